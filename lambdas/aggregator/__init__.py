@@ -1,0 +1,1 @@
+"""Stream of bucket changes: usage snapshots, splits and merges."""

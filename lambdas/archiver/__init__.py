@@ -1,0 +1,1 @@
+"""Expired audit events: to the archive in S3."""
