@@ -1,0 +1,386 @@
+"""Drawing from one bucket: guess, write, and learn from the answer.
+
+expected bucket ──> debit ──> admitted
+                      │
+                      ├─ other clause holds ──────> debit again, knowing
+                      ├─ other limits ────────────> resolve, bring in line, debit again
+                      ├─ no item ─────────────────> create it, full less the request
+                      ├─ short, one shard ────────> rejected
+                      ├─ short, several shards ───> two others, then gather
+                      └─ out of writes, throttled ─> split, another shard
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from headgate import config, shards, writes
+from headgate.align import reconcile
+from headgate.bucket import (
+    WCU,
+    WCU_COST,
+    WHOLE,
+    Milliseconds,
+    Millitokens,
+    earned,
+)
+from headgate.core import Core, failure
+from headgate.effects import (
+    Answer,
+    Call,
+    ConditionFailed,
+    Conflicted,
+    Flow,
+    Item,
+    Outcome,
+    Throttled,
+    Unreachable,
+)
+from headgate.limit import LimitSet
+from headgate.reads import batch_get, keyed
+from headgate.records import Place
+from headgate.schema import Bucket, BucketRef, EntityId
+from headgate.status import contended, exceeded
+from headgate.views import FRESH, Refusal, View
+
+MAX_WRITES = 4
+OTHER_SHARDS = 2
+
+Amounts = Mapping[str, Millitokens]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What was drawn, and from where: what it takes to give it back."""
+
+    ref: BucketRef
+    shard: int
+    amounts: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A successful draw: the grants (several if it was gathered) and the bucket afterwards."""
+
+    grants: tuple[Grant, ...]
+    buckets: tuple[Bucket, ...]
+
+
+class Draw:
+    """One draw of some amounts from one bucket.
+
+    `force` draws into debt and is never rejected. `subset` draws only the limits that the
+    bucket has: a parent need not limit all that its children do.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        ref: BucketRef,
+        consume: Amounts,
+        *,
+        limits: LimitSet | None = None,
+        force: bool = False,
+        subset: bool = False,
+        shard: int | None = None,
+    ) -> None:
+        self.core = core
+        self.ref = ref
+        self.asked = self.consume = consume
+        self.subset = subset
+        self.explicit = limits
+        self.force = force
+        self.shard = shard
+        # Limits that are known to be in force, as against guessed or read from the bucket.
+        self.wanted = limits
+        self.tried: set[int] = set()
+        self.beside: tuple[Call, list[Place]] | None = None
+
+    def run(self) -> Flow[Drawn]:
+        now = self.core.now()
+        if not self.force:
+            self._recall(now)
+        bucket = yield from self._expected(now)
+        for attempt in range(MAX_WRITES):
+            if not self.consume:
+                return Drawn((), (bucket,))
+            if not self.force and shards.too_large(bucket, self.consume):
+                return (yield from self._gather())
+            outcome = yield from self._write(bucket, fresh=attempt > 0)
+            match outcome:
+                case Answer(body):
+                    return (yield from self._granted(bucket, body["Attributes"]))
+                case ConditionFailed(None):
+                    found = yield from self._absent(bucket)
+                    if isinstance(found, Drawn):
+                        return found
+                    bucket = found
+                case ConditionFailed(item) if item is not None:
+                    learned = yield from self._learn(item)
+                    if isinstance(learned, Drawn):
+                        return learned
+                    bucket = learned
+                case Throttled(of_key=of_key):
+                    bucket = yield from self._hot(bucket, of_key=of_key)
+                case Conflicted():
+                    continue
+                case _:
+                    raise failure(outcome)
+        if self.force:
+            return (yield from self._blind(bucket))
+        raise contended(self.ref)
+
+    # ------------------------------------------------------------ before the write
+
+    def _recall(self, now: Milliseconds) -> None:
+        refusal = self.core.views.refusals.get(self.ref)
+        if refusal is not None and refusal.covers(self.consume, now):
+            raise exceeded(self.ref, refusal.buckets, self.consume, now, remembered=True)
+
+    def _expected(self, now: Milliseconds) -> Flow[Bucket]:
+        """The bucket as it probably is: from its view, or from the limits it should have."""
+        core, ref = self.core, self.ref
+        if not core.clock.checked:
+            # No write by an unchecked clock. This read also brings the stored policy.
+            yield from config.warm(core, ref)
+            now = core.now()
+        index = self.shard if self.shard is not None else shards.route(core, ref, self.consume, now)
+        view = core.views.get(ref, index)
+        if view is None:
+            limits = self.wanted or (yield from self._limits(now))
+            self._fit(limits)
+            return replace(Bucket.unseen(limits, now), shard=shards.of(core, ref, index))
+        self._hold_to_config(view, now)
+        if self._out_of_line(view.bucket):
+            settled = yield from reconcile(core, ref, view.bucket, self.explicit)
+            bucket = settled or Bucket.unseen(self.wanted or view.bucket.limits, now)
+            self._fit(bucket.limits)
+            return bucket
+        self._fit(view.bucket.limits)
+        return view.expect(view.bucket.limits.amounts(self.consume), now)
+
+    def _hold_to_config(self, view: View, now: Milliseconds) -> None:
+        """Once in the life of the cache, a bucket's limits are compared with the stored ones:
+        with what the cache holds, or else with what is read beside the next write.
+        """
+        core = self.core
+        if not view.checked:
+            view.checked, view.epoch = now, core.epoch
+        due = now - view.checked >= core.settings.config_ttl * 1000 or view.epoch != core.epoch
+        if self.explicit is not None or not due:
+            return
+        resolution = config.known(core, self.ref, now)
+        if resolution is None:
+            self.beside = config.refresh(core, self.ref, now)
+        else:
+            self.wanted = resolution.limits
+            view.checked, view.epoch = now, core.epoch
+
+    def _out_of_line(self, bucket: Bucket) -> bool:
+        if self.wanted is not None:
+            return bucket.limits != self.wanted
+        return not self.subset and any(name not in bucket.limits.positions for name in self.consume)
+
+    def _fit(self, limits: LimitSet) -> None:
+        if self.subset:
+            self.consume = {n: a for n, a in self.asked.items() if n in limits.positions}
+        limits.amounts(self.consume)
+
+    def _limits(self, now: Milliseconds) -> Flow[LimitSet]:
+        known = config.known(self.core, self.ref, now)
+        if known is not None:
+            self.wanted = known.limits
+            return known.limits
+        guessed = config.guess(self.core, self.ref, now)
+        if guessed is not None and (
+            self.subset or all(name in guessed.positions for name in self.consume)
+        ):
+            return guessed
+        self.wanted = (yield from config.resolve(self.core, self.ref)).limits
+        return self.wanted
+
+    def _write(self, bucket: Bucket, *, fresh: bool) -> Flow[Outcome]:
+        core, now = self.core, self.core.now()
+        view = core.views.get(self.ref, bucket.shard.i)
+        request = writes.debit(
+            core.table,
+            self.ref,
+            bucket,
+            bucket.limits.amounts(self.consume),
+            now,
+            fresh=fresh or (view is not None and now - view.seen < FRESH),
+            force=self.force,
+        )
+        if self.beside is None:
+            (outcome,) = yield from core.call(request)
+            return outcome
+        (read, places), self.beside = self.beside, None
+        outcome, answer = yield from core.call(request, read)
+        if isinstance(answer, Answer) and not answer.body.get("UnprocessedKeys"):
+            config.absorb(core, places, keyed(answer.body["Responses"].get(core.table, ())))
+        return outcome
+
+    # ------------------------------------------------------------ after the write
+
+    def _granted(self, bucket: Bucket, item: Item) -> Flow[Drawn]:
+        core, now = self.core, self.core.now()
+        after = core.decoder.bucket(item)
+        view = core.views.saw(self.ref, after, now, bucket.limits.amounts(self.consume))
+        self._hold_to_config(view, now)
+        if self._out_of_line(after):
+            # What was drawn stays drawn; the bucket comes in line for the next.
+            after = (yield from reconcile(core, self.ref, after, self.explicit)) or after
+        if shards.wants_split(view):
+            yield from shards.split(core, self.ref, after)
+        return Drawn((Grant(self.ref, after.shard.i, self.consume),), (after,))
+
+    def _learn(self, item: Item) -> Flow[Bucket | Drawn]:
+        """The condition failed and this is the item. Raises the rejection if it is one."""
+        core, now = self.core, self.core.now()
+        bucket = core.decoder.bucket(item)
+        self._hold_to_config(core.views.saw(self.ref, bucket, now), now)
+        if self._out_of_line(bucket):
+            settled = yield from reconcile(core, self.ref, bucket, self.explicit)
+            if settled is None:
+                return Bucket.unseen(self.wanted or bucket.limits, now)
+            bucket, self.wanted = settled, settled.limits
+        self._fit(bucket.limits)
+        amounts = bucket.limits.amounts(self.consume)
+        now = core.now()
+        if not self.force and bucket.wcu_tk + earned(WCU, WHOLE, now) < WCU_COST:
+            return (yield from self._hot(bucket, of_key=True))
+        if all(a <= b for a, b in zip(amounts, bucket.available(now), strict=True)):
+            return bucket
+        if bucket.shard.n == 1:
+            if self.force:
+                return bucket
+            raise self._rejected((bucket,), now)
+        self.tried.add(bucket.shard.i)
+        if len(self.tried) <= OTHER_SHARDS:
+            other = shards.another(core, self.ref, self.tried)
+            if other is not None:
+                return other
+        return (yield from self._gather())
+
+    def _rejected(self, buckets: Sequence[Bucket], now: Milliseconds) -> Exception:
+        error = exceeded(self.ref, buckets, self.consume, now)
+        short = {s.name: self.consume[s.name] for s in error.violations}
+        memory = self.core.settings.rejection_memory
+        if error.retry_after is not None:
+            memory = min(memory, error.retry_after)
+        if memory > 0 and short:
+            until = Milliseconds(now + int(memory * 1000))
+            self.core.views.refusals.put(self.ref, Refusal(until, short, tuple(buckets)))
+        return error
+
+    def _gather(self) -> Flow[Drawn]:
+        taken = yield from shards.gather(
+            self.core, self.ref, self.consume, self.explicit, force=self.force
+        )
+        if isinstance(taken, shards.Short):
+            raise self._rejected(taken.buckets, self.core.now())
+        grants = tuple(Grant(self.ref, shard, amounts) for shard, amounts in taken.drawn.items())
+        return Drawn(grants, taken.buckets)
+
+    def _hot(self, bucket: Bucket, *, of_key: bool) -> Flow[Bucket]:
+        """This key takes no more writes: split it, and go elsewhere."""
+        core = self.core
+        if of_key:
+            yield from shards.split(core, self.ref, bucket)
+        self.tried.add(bucket.shard.i)
+        other = shards.another(core, self.ref, self.tried)
+        if other is None:
+            raise contended(self.ref)
+        return other
+
+    def _blind(self, bucket: Bucket) -> Flow[Drawn]:
+        core = self.core
+        amounts = bucket.limits.amounts(self.consume)
+        request = writes.debit_blind(core.table, self.ref, bucket, amounts, core.now())
+        answer = yield from core.ask(request)
+        after = core.decoder.bucket(answer.body["Attributes"])
+        core.views.saw(self.ref, after, core.now(), amounts)
+        return Drawn((Grant(self.ref, after.shard.i, self.consume),), (after,))
+
+    # ------------------------------------------------------------ no item
+
+    def _absent(self, bucket: Bucket) -> Flow[Drawn | Bucket]:
+        core, ref = self.core, self.ref
+        core.views.forget(ref, bucket.shard.i)
+        if bucket.shard.i:
+            return (yield from shards.missing(core, ref, bucket))
+        limits, entity = yield from config.for_creation(core, ref, self.explicit)
+        self.wanted = limits
+        self._fit(limits)
+        now = core.now()
+        full = Bucket.full(
+            limits,
+            now,
+            cascade=entity is not None and entity.cascade,
+            parent_id=EntityId(entity.parent_id) if entity and entity.parent_id else None,
+        )
+        amounts = limits.amounts(self.consume)
+        if not self.force and any(a > r.cp for a, r in zip(amounts, limits.rates, strict=True)):
+            raise exceeded(ref, (full,), self.consume, now)
+        after = full.drawn(amounts, now)
+        (outcome,) = yield from core.call(writes.create(core.table, ref, after, now))
+        match outcome:
+            case Answer():
+                view = core.views.saw(ref, after, now)
+                view.checked, view.epoch = now, core.epoch
+                return Drawn((Grant(ref, 0, self.consume),), (after,))
+            case ConditionFailed(item) if item is not None:
+                return (yield from self._learn(item))
+            case ConditionFailed() | Conflicted():
+                return full
+            case Throttled():
+                raise contended(ref)
+            case _:
+                raise failure(outcome)
+
+
+def give_back(core: Core, grant: Grant, amounts: Amounts) -> Flow[bool]:
+    """Returns amounts to the shard they were drawn from, or to the one it merged into.
+
+    Sent again only where it is certain that it was not done. False if that is not known:
+    then it counts as done, and the bucket is at worst poorer than it should be.
+    """
+    ref, shard = grant.ref, grant.shard
+    core.views.refusals.pop(ref)
+    for _ in range(MAX_WRITES):
+        bucket = yield from _seen(core, ref, shard)
+        if bucket is not None:
+            (outcome,) = yield from core.call(_credit(core, ref, bucket, amounts))
+            match outcome:
+                case Answer(body):
+                    core.views.saw(ref, core.decoder.bucket(body["Attributes"]), core.now())
+                    return True
+                case ConditionFailed(item) if item is not None:
+                    core.views.saw(ref, core.decoder.bucket(item), core.now())
+                    continue
+                case ConditionFailed(None):
+                    core.views.forget(ref, shard)
+                case Conflicted() | Throttled():
+                    continue
+                case Unreachable():
+                    return False
+                case _:
+                    raise failure(outcome)
+        if shard == 0:
+            return True  # it expired, so it is full: there is nothing to return to
+        shard = shards.parent(shard)
+    return False
+
+
+def _seen(core: Core, ref: BucketRef, shard: int) -> Flow[Bucket | None]:
+    view = core.views.get(ref, shard)
+    if view is not None:
+        return view.bucket
+    items = yield from batch_get(core, [ref.key(shard)], strong=True)
+    return core.decoder.bucket(next(iter(items.values()))) if items else None
+
+
+def _credit(core: Core, ref: BucketRef, bucket: Bucket, amounts: Amounts) -> Call:
+    kept = {name: a for name, a in amounts.items() if name in bucket.limits.positions}
+    return writes.credit(core.table, ref, bucket, bucket.limits.amounts(kept), core.now())

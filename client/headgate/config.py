@@ -1,0 +1,161 @@
+"""Limits as stored: which level answers for an entity and resource, and the cache of levels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from headgate.bucket import Milliseconds
+from headgate.core import CacheStats, Core, OnUnavailable
+from headgate.effects import Call, Flow, Item
+from headgate.errors import LimitsNotFound
+from headgate.limit import LimitSet
+from headgate.reads import batch_get
+from headgate.records import (
+    ConfigRecord,
+    Entity,
+    Level,
+    Place,
+    config_keys,
+    read_config,
+    read_entity,
+    resolution_keys,
+)
+from headgate.schema import META, BucketRef, key, pk_entity
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """Limits in force, shared instance, and where they are from."""
+
+    limits: LimitSet
+    level: Level
+
+
+def known(core: Core, ref: BucketRef, now: Milliseconds) -> Resolution | None:
+    """The resolution, if the cache holds all that it takes."""
+    return _answer(core, ref, _cached(core, ref, now))
+
+
+def guess(core: Core, ref: BucketRef, now: Milliseconds) -> LimitSet | None:
+    """The limits of an entity that has none of its own, if the cache holds the defaults.
+
+    Safe to act on: a bucket with other limits has another fingerprint and refuses the write.
+    """
+    cached = _cached(core, ref, now)
+    if any(cached[place] is None for place, level in _places(ref) if level in _SHARED):
+        return None
+    resolution = _answer(
+        core, ref, {place: record or ConfigRecord() for place, record in cached.items()}
+    )
+    return resolution.limits if resolution else None
+
+
+def resolve(core: Core, ref: BucketRef, *, strong: bool = False) -> Flow[Resolution]:
+    """The limits in force, in at most one BatchGetItem. `strong` reads them all anew."""
+    cached = _cached(core, ref, core.now(), count=True)
+    missing = [place for place, record in cached.items() if strong or record is None]
+    if missing:
+        items = yield from batch_get(core, [key(*place) for place in missing], strong=strong)
+        cached.update(absorb(core, missing, items))
+    return _found(core, ref, cached)
+
+
+def warm(core: Core, ref: BucketRef) -> Flow[None]:
+    """Reads the configuration without asking whether it holds limits."""
+    missing = [place for place, record in _cached(core, ref, core.now()).items() if record is None]
+    items = yield from batch_get(core, [key(*place) for place in missing])
+    absorb(core, missing, items)
+
+
+def for_creation(
+    core: Core, ref: BucketRef, explicit: LimitSet | None
+) -> Flow[tuple[LimitSet, Entity | None]]:
+    """What it takes to make a bucket: its limits and its entity's record, in one read."""
+    cached = _cached(core, ref, core.now(), count=True)
+    missing = [place for place, record in cached.items() if record is None and explicit is None]
+    meta = pk_entity(ref.ns, ref.entity_id), META
+    items = yield from batch_get(core, [key(*place) for place in (*missing, meta)], strong=True)
+    cached.update(absorb(core, missing, items))
+    entity = read_entity(items[meta]) if meta in items else None
+    return explicit or _found(core, ref, cached).limits, entity
+
+
+def refresh(core: Core, ref: BucketRef, now: Milliseconds) -> tuple[Call, list[Place]] | None:
+    """The read that brings the cache up to date for this bucket, to be sent beside a write."""
+    missing = [place for place, record in _cached(core, ref, now).items() if record is None]
+    if not missing:
+        return None
+    keys = {"Keys": [key(*place) for place in missing]}
+    return Call("BatchGetItem", {"RequestItems": {core.table: keys}}), missing
+
+
+def absorb(
+    core: Core, places: Iterable[Place], items: Mapping[Place, Item]
+) -> dict[Place, ConfigRecord | None]:
+    """Takes what was read into the cache: an item that is not there is known not to be."""
+    now = core.now()
+    read: dict[Place, ConfigRecord | None] = {}
+    for place in places:
+        record = read_config(items.get(place))
+        read[place] = record
+        core.records.put(place, (now, record))
+        if core.ns is not None and place == config_keys(core.ns, None, None):
+            core.stored_policy = cast("OnUnavailable | None", record.on_unavailable)
+    return read
+
+
+_SHARED = ("resource", "system")
+
+
+def _places(ref: BucketRef) -> Sequence[tuple[Place, Level]]:
+    return resolution_keys(ref.ns, ref.entity_id, ref.resource)
+
+
+def _cached(
+    core: Core, ref: BucketRef, now: Milliseconds, *, count: bool = False
+) -> dict[Place, ConfigRecord | None]:
+    oldest = now - int(core.settings.config_ttl * 1000)
+    found: dict[Place, ConfigRecord | None] = {}
+    for place, _ in _places(ref):
+        entry = core.records.get(place)
+        found[place] = entry[1] if entry is not None and entry[0] > oldest else None
+    if count:
+        misses = sum(record is None for record in found.values())
+        core.misses += misses
+        core.hits += len(found) - misses
+    return found
+
+
+def _found(core: Core, ref: BucketRef, cached: Mapping[Place, ConfigRecord | None]) -> Resolution:
+    resolution = _answer(core, ref, cached)
+    if resolution is None:
+        raise LimitsNotFound(
+            f"no limits for entity {ref.entity_id!r} on resource {ref.resource!r}: set them with "
+            "set_limits(), pass limits= to the call, or give the limiter defaults"
+        )
+    return resolution
+
+
+def _answer(
+    core: Core, ref: BucketRef, cached: Mapping[Place, ConfigRecord | None]
+) -> Resolution | None:
+    for place, level in _places(ref):
+        record = cached[place]
+        if record is None:
+            return None
+        if record.limits is not None:
+            return Resolution(core.decoder.intern(record.limits), level)
+    return Resolution(core.defaults, "constructor") if core.defaults else None
+
+
+def cache_stats(core: Core) -> CacheStats:
+    """Hits, misses and size of the configuration cache."""
+    return CacheStats(core.hits, core.misses, len(core.records))
+
+
+def invalidate(core: Core) -> None:
+    """Forgets all cached configuration: the next acquire of each bucket reads it anew."""
+    core.records.clear()
+    core.epoch += 1

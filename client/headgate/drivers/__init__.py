@@ -1,0 +1,1 @@
+"""What runs flows: over boto3 and over aiobotocore. The simulator's is with the tests."""

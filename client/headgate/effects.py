@@ -1,0 +1,120 @@
+"""The language between the core and its drivers.
+
+The core is written as flows: generators that yield a batch of requests (to be sent
+concurrently) or a pause, and are sent the batch's outcomes. A driver runs a flow over boto3,
+aiobotocore or the simulator; it does I/O and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+Item: TypeAlias = dict[str, dict[str, Any]]
+"""An item as DynamoDB's JSON has it. Decoded at once by schema.py; never travels further."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One DynamoDB call. A credit is not `repeatable`: its outcome may be unknown only once."""
+
+    operation: str
+    params: Mapping[str, Any]
+    repeatable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Nothing to send for so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Done; the response's body."""
+
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionFailed:
+    """Not done: the condition did not hold for this item (None: there is no item)."""
+
+    item: Item | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionFailed:
+    """Not done: for each action its code ("None" if it was not at fault) and the item seen."""
+
+    reasons: tuple[tuple[str, Item | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Conflicted:
+    """Not done: a transaction held the item."""
+
+
+@dataclass(frozen=True, slots=True)
+class Throttled:
+    """Not done: too many requests. `of_key` tells a hot key from a table or account at its cap."""
+
+    reason: str
+    of_key: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """Perhaps done, perhaps not: no answer came, or one that does not tell."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Not done, and it never will be: permissions, a missing table, a malformed request."""
+
+    error: Exception
+
+
+Outcome: TypeAlias = (
+    Answer | ConditionFailed | TransactionFailed | Conflicted | Throttled | Unreachable | Refused
+)
+Effect: TypeAlias = tuple[Call, ...] | Pause
+T = TypeVar("T")
+Flow: TypeAlias = Generator[Effect, Sequence[Outcome], T]
+
+
+def together(flows: Sequence[Flow[T]]) -> Flow[list[T | Exception]]:
+    """Runs flows side by side, their requests joined into one batch per step.
+
+    An exception ends its own flow and takes its result's place, so that the caller sees what
+    the others did and can undo it. Only flows that do not pause are run together.
+    """
+    results: list[T | Exception] = [RuntimeError("not run")] * len(flows)
+    waiting: dict[int, tuple[Call, ...]] = {}
+
+    def step(position: int, outcomes: Sequence[Outcome] | None) -> None:
+        flow = flows[position]
+        try:
+            effect = next(flow) if outcomes is None else flow.send(outcomes)
+            assert not isinstance(effect, Pause), "a flow that pauses cannot run beside others"
+            waiting[position] = effect
+        except StopIteration as stop:
+            results[position] = stop.value
+        except Exception as error:  # noqa: BLE001 - handed to the caller as a result
+            results[position] = error
+
+    for position in range(len(flows)):
+        step(position, None)
+    while waiting:
+        order = list(waiting)
+        batch = [waiting.pop(position) for position in order]
+        outcomes = yield tuple(request for requests in batch for request in requests)
+        start = 0
+        for position, requests in zip(order, batch, strict=True):
+            step(position, outcomes[start : start + len(requests)])
+            start += len(requests)
+    return results

@@ -1,0 +1,118 @@
+"""What Headgate raises.
+
+HeadgateError
+├── ValidationError          bad input; nothing was written (also a ValueError)
+│   └── LimitsNotFound       no level of the configuration has limits for this
+├── RateLimitExceeded        the answer is no, with when to try again
+├── RateLimiterUnavailable   the table did not answer and the policy is to block
+└── TableError               the table answered that it will never do this
+    ├── TableNotFound
+    ├── AccessDenied
+    └── ClockSkewed          the signature's time was refused
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headgate.headers import rate_limit_headers
+
+if TYPE_CHECKING:
+    from headgate.bucket import LimitStatus
+
+# Given when contention, not a balance, was in the way: long enough for a split to take effect.
+CONTENDED_RETRY_AFTER = 0.1
+
+
+class HeadgateError(Exception):
+    """The root of all errors that Headgate raises on purpose."""
+
+
+class ValidationError(HeadgateError, ValueError):
+    """Input that can never be right: says what was given and what is allowed."""
+
+
+class LimitsNotFound(ValidationError):
+    """Neither the call, the stored configuration nor the constructor has limits."""
+
+
+class RateLimiterUnavailable(HeadgateError):
+    """The table could not be reached in time, and the policy is to block."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the rate limiter's table did not answer: {reason}")
+        self.reason = reason
+
+
+class TableError(HeadgateError):
+    """DynamoDB refused the request for a reason that trying again does not mend."""
+
+
+class TableNotFound(TableError):
+    """There is no such table in this account, region and endpoint."""
+
+
+class AccessDenied(TableError):
+    """The credentials in use may not do this on the table."""
+
+
+class ClockSkewed(TableError):
+    """This host's clock is so wrong that its signatures are refused."""
+
+
+class RateLimitExceeded(HeadgateError):
+    """At least one limit was short. Nothing was consumed.
+
+    `limits` has the status of every limit of the bucket that said no. `retry_after` is in
+    seconds, or None if no waiting will help: the request is larger than the capacity.
+    """
+
+    def __init__(
+        self,
+        entity_id: str,
+        resource: str,
+        limits: tuple[LimitStatus, ...],
+        *,
+        retry_after: float | None,
+        contended: bool = False,
+        remembered: bool = False,
+    ) -> None:
+        self.entity_id = entity_id
+        self.resource = resource
+        self.limits = limits
+        self.retry_after = retry_after
+        self.contended = contended
+        self.remembered = remembered
+        super().__init__(self._sentence())
+
+    @property
+    def violations(self) -> tuple[LimitStatus, ...]:
+        """The limits that were short."""
+        return tuple(status for status in self.limits if status.short)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain data, for a JSON answer."""
+        return {
+            "error": "rate_limit_exceeded",
+            "entity_id": self.entity_id,
+            "resource": self.resource,
+            "retry_after": self.retry_after,
+            "contended": self.contended,
+            "limits": [status.as_dict() for status in self.limits],
+        }
+
+    def headers(self) -> dict[str, str]:
+        """The HTTP headers of a 429 answer."""
+        return rate_limit_headers(self.limits, retry_after=self.retry_after, rejected=True)
+
+    def _sentence(self) -> str:
+        whom = f"{self.entity_id!r} on {self.resource!r}"
+        if self.contended:
+            return f"too many requests at once for {whom}: retry after {self.retry_after} s"
+        short = ", ".join(
+            f"{v.name} has {v.available} of {v.capacity} and {v.requested} were asked for"
+            for v in self.violations
+        )
+        if self.retry_after is None:
+            return f"limit exceeded for {whom}: {short}; waiting will not help"
+        return f"limit exceeded for {whom}: {short}; retry after {self.retry_after} s"

@@ -1,0 +1,343 @@
+"""What an acquire gives: tokens that are taken, and the means to correct how many.
+
+The tokens are written before the lease is handed out. Leaving it normally keeps them;
+leaving it by an exception of any kind gives them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headgate.acquire import Draw, Drawn, Grant
+from headgate.bucket import LimitStatus, Millitokens
+from headgate.core import Core, OnUnavailable, logger, policy, seconds
+from headgate.effects import Flow, Pause, together
+from headgate.errors import (
+    HeadgateError,
+    RateLimiterUnavailable,
+    RateLimitExceeded,
+    ValidationError,
+)
+from headgate.headers import rate_limit_headers
+from headgate.limit import Limit, LimitSet, as_amounts, whole
+from headgate.namespaces import opened
+from headgate.schema import (
+    REGISTRY,
+    Bucket,
+    BucketRef,
+    NamespaceId,
+    checked_entity,
+    checked_resource,
+)
+from headgate.several import MAX_BUCKETS, Part, take, undo
+from headgate.status import statuses
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to take from whom: one of the parts of an `acquire_all`."""
+
+    entity_id: str
+    resource: str
+    consume: Mapping[str, int]
+    limits: Sequence[Limit] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An acquire as it was called."""
+
+    requests: tuple[Request, ...]
+    max_wait: float | None = None
+    on_unavailable: OnUnavailable | None = None
+
+
+@dataclass(slots=True)
+class Hold:
+    """What a lease holds, and the flows that change it."""
+
+    core: Core
+    parts: tuple[Part, ...]
+    buckets: dict[BucketRef, tuple[Bucket, ...]] = field(default_factory=dict)
+    grants: list[Grant] = field(default_factory=list)
+    reason: str | None = None  # why it is degraded
+
+    def keep(self, drawn: Mapping[BucketRef, Sequence[Drawn]]) -> None:
+        """Takes over what was drawn."""
+        for ref, several in drawn.items():
+            for one in several:
+                self.grants.extend(one.grants)
+                self.buckets[ref] = one.buckets
+
+    def held(self, ref: BucketRef) -> dict[str, int]:
+        """What this lease holds of a bucket, in millitokens."""
+        held: dict[str, int] = {}
+        for grant in self.grants:
+            if grant.ref == ref:
+                for name, amount in grant.amounts.items():
+                    held[name] = held.get(name, 0) + amount
+        return held
+
+    def consumed(self) -> dict[str, int]:
+        """What the first request holds, in tokens."""
+        return {name: amount // 1000 for name, amount in self.held(self.parts[0].ref).items()}
+
+    def limits(self) -> tuple[LimitStatus, ...]:
+        """The limits of the first request as the last answer showed them."""
+        buckets = self.buckets.get(self.parts[0].ref)
+        return statuses(buckets, {}, self.core.now()) if buckets else ()
+
+    def consume(self, /, **amounts: int) -> Flow[None]:
+        """Takes more, conditionally: RateLimitExceeded if it is not there."""
+        more = self._checked(as_amounts("consume", amounts))
+        if self.reason is None:
+            drawn = yield from take(self.core, more)
+            self.keep(drawn)
+
+    def release(self, /, **amounts: int) -> Flow[bool]:
+        """Gives back so much of what is held, or all of it."""
+        if not amounts:
+            return (yield from self.rollback())
+        parts = self._checked(as_amounts("release", amounts))
+        self._check_held("release", parts)
+        return (yield from self._return(parts))
+
+    def adjust(self, /, **amounts: int) -> Flow[bool]:
+        """Corrects what was taken by these differences. Never rejected: may go into debt.
+
+        True if it was recorded. An outage loses it, with a log line and an event.
+        """
+        for name, amount in amounts.items():
+            whole(f"adjust[{name!r}]", amount, least=-(10**12))
+        up = {n: Millitokens(1000 * a) for n, a in amounts.items() if a > 0}
+        down = {n: Millitokens(-1000 * a) for n, a in amounts.items() if a < 0}
+        more, less = self._checked(up), self._checked(down)
+        self._check_held("adjust by -", less)
+        if self.reason is not None:
+            return False
+        results: list[bool] = []
+        if down:
+            results.append((yield from self._return(less)))
+        if up:
+            results.append((yield from self._force(more)))
+        return all(results)
+
+    def rollback(self) -> Flow[bool]:
+        """Gives everything back."""
+        grants, self.grants = self.grants, []
+        done = yield from undo(self.core, grants)
+        if not done:
+            self._lost("release_lost")
+        return done
+
+    def _checked(self, amounts: Mapping[str, Millitokens]) -> list[Part]:
+        """The amounts for each bucket of the lease that has such a limit."""
+        names = {name for part in self.parts for name in part.amounts}
+        for buckets in self.buckets.values():
+            names |= set(buckets[0].limits.names)
+        unknown = [name for name in amounts if name not in names]
+        if unknown:
+            raise ValidationError(
+                f"no limit named {', '.join(map(repr, unknown))}: the limits here are "
+                f"{', '.join(sorted(names))}"
+            )
+        found = []
+        for part in self.parts:
+            bucket = self.buckets.get(part.ref)
+            has = set(bucket[0].limits.names) if bucket else set(part.amounts)
+            here = {name: amount for name, amount in amounts.items() if name in has}
+            if here:
+                found.append(Part(part.ref, here, part.limits))
+        return found
+
+    def _check_held(self, what: str, parts: Sequence[Part]) -> None:
+        for part in parts:
+            held = self.held(part.ref)
+            for name, amount in part.amounts.items():
+                if amount > held.get(name, 0) and self.reason is None:
+                    raise ValidationError(
+                        f"cannot {what} {amount // 1000} {name}: the lease holds "
+                        f"{held.get(name, 0) // 1000}"
+                    )
+
+    def _return(self, parts: Sequence[Part]) -> Flow[bool]:
+        """Takes amounts out of the grants, the newest first, and gives them back: from the
+        buckets that were asked for and from those they cascaded to.
+        """
+        named = {part.ref for part in parts}
+        inherited = {grant.ref for grant in self.grants} - {part.ref for part in self.parts}
+        totals: dict[str, int] = {}
+        for part in parts:
+            for name, amount in part.amounts.items():
+                totals[name] = totals.get(name, 0) + amount
+        left: dict[BucketRef, dict[str, int]] = {part.ref: dict(part.amounts) for part in parts}
+        left |= {ref: dict(totals) for ref in inherited - named}
+        kept: list[Grant] = []
+        back: list[Grant] = []
+        for grant in reversed(self.grants):
+            wanted = left.get(grant.ref, {})
+            out = {n: Millitokens(min(a, wanted.get(n, 0))) for n, a in grant.amounts.items()}
+            for name, amount in out.items():
+                if name in wanted:
+                    wanted[name] -= amount
+            stays = {n: Millitokens(a - out[n]) for n, a in grant.amounts.items() if a > out[n]}
+            gone = {n: a for n, a in out.items() if a}
+            if stays:
+                kept.append(Grant(grant.ref, grant.shard, stays))
+            if gone:
+                back.append(Grant(grant.ref, grant.shard, gone))
+        self.grants = kept[::-1]
+        done = yield from undo(self.core, back)
+        if not done:
+            self._lost("release_lost")
+        return done
+
+    def _force(self, parts: Sequence[Part]) -> Flow[bool]:
+        """Debits the buckets that were asked for, and those they cascaded to."""
+        named = {part.ref for part in self.parts}
+        totals: dict[str, Millitokens] = {}
+        for part in parts:
+            for name, amount in part.amounts.items():
+                totals[name] = Millitokens(totals.get(name, 0) + amount)
+        every = [*parts, *(Part(r, totals, inherited=True) for r in self.buckets if r not in named)]
+        flows = [
+            Draw(
+                self.core,
+                part.ref,
+                part.amounts,
+                limits=part.limits,
+                force=True,
+                subset=part.inherited,
+                shard=next((g.shard for g in reversed(self.grants) if g.ref == part.ref), None),
+            ).run()
+            for part in every
+        ]
+        results = yield from together(flows)
+        for part, result in zip(every, results, strict=True):
+            if isinstance(result, Drawn):
+                self.keep({part.ref: [result]})
+            elif not isinstance(result, HeadgateError):
+                raise result
+        done = all(isinstance(result, Drawn) for result in results)
+        if not done:
+            self._lost("adjust_lost")
+        return done
+
+    def _lost(self, event: str) -> None:
+        resource = self.parts[0].ref.resource
+        logger.warning("%s on resource %s: the table did not confirm it", event, resource)
+        self.core.emit(event, resource)
+
+
+def admit(core: Core, wanted: Wanted) -> Flow[Hold]:
+    """The whole of an acquire: check, take, wait if that was asked for, apply the policy."""
+    _check(wanted)
+    resource = wanted.requests[0].resource
+    start = core.now()
+    parts: tuple[Part, ...] = ()
+    while True:
+        try:
+            ns = yield from opened(core)
+            parts = tuple(_part(core, ns, request) for request in wanted.requests)
+            hold = Hold(core, parts)
+            hold.keep((yield from take(core, parts)))
+            core.emit("admitted", resource)
+            return hold
+        except RateLimitExceeded as error:
+            pause = _pause(core, error, wanted.max_wait, core.now() - start)
+            if pause is None:
+                core.emit(
+                    "rejected", resource, contended=error.contended, remembered=error.remembered
+                )
+                raise
+            yield Pause(pause)
+        except RateLimiterUnavailable as error:
+            chosen = wanted.on_unavailable or core.stored_policy or core.settings.on_unavailable
+            core.emit("degraded" if chosen == "allow" else "unavailable", resource)
+            if chosen == "block":
+                raise
+            return Hold(core, parts or _nowhere(wanted), reason=error.reason)
+
+
+def _check(wanted: Wanted) -> None:
+    """All that can be wrong with a call, found before anything is sent."""
+    if not 1 <= len(wanted.requests) <= MAX_BUCKETS:
+        raise ValidationError(
+            f"an acquire has from 1 to {MAX_BUCKETS} requests: {len(wanted.requests)} given"
+        )
+    if wanted.max_wait is not None:
+        seconds("max_wait", wanted.max_wait)
+    if wanted.on_unavailable is not None:
+        policy(wanted.on_unavailable)
+    for request in wanted.requests:
+        checked_entity(request.entity_id)
+        checked_resource(request.resource)
+        amounts = as_amounts("consume", request.consume)
+        if request.limits is not None:
+            LimitSet(request.limits).amounts(amounts)
+
+
+def _part(core: Core, ns: NamespaceId, request: Request) -> Part:
+    ref = BucketRef(ns, checked_entity(request.entity_id), checked_resource(request.resource))
+    limits = core.decoder.intern(LimitSet(request.limits)) if request.limits else None
+    return Part(ref, as_amounts("consume", request.consume), limits)
+
+
+def _nowhere(wanted: Wanted) -> tuple[Part, ...]:
+    """The parts of an acquire that was allowed without ever learning its namespace."""
+    return tuple(
+        Part(
+            BucketRef(REGISTRY, checked_entity(r.entity_id), checked_resource(r.resource)),
+            as_amounts("consume", r.consume),
+        )
+        for r in wanted.requests
+    )
+
+
+def _pause(
+    core: Core, error: RateLimitExceeded, max_wait: float | None, waited_ms: int
+) -> float | None:
+    """How long to wait before the next try; None if it would be too long or of no use.
+
+    Never less than what the rejection asks for. The jitter on top keeps clients that were
+    rejected together from coming back together.
+    """
+    if max_wait is None or error.retry_after is None:
+        return None
+    left = max_wait - waited_ms / 1000
+    if error.retry_after > left:
+        return None
+    jitter = core.rng.uniform(0, max(0.01, 0.1 * error.retry_after))
+    return max(0.001, min(left, error.retry_after + jitter))
+
+
+class _Lease:
+    """What both kinds of lease show."""
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+
+    @property
+    def consumed(self) -> dict[str, int]:
+        """Tokens held now, by limit."""
+        return self._hold.consumed()
+
+    @property
+    def limits(self) -> tuple[LimitStatus, ...]:
+        """Where each limit stands after this lease's last write. Empty if degraded."""
+        return self._hold.limits()
+
+    @property
+    def degraded(self) -> bool:
+        """Whether the table was unreachable and the policy let this pass unmetered."""
+        return self._hold.reason is not None
+
+    @property
+    def degraded_reason(self) -> str | None:
+        """Why it is degraded."""
+        return self._hold.reason
+
+    def headers(self) -> dict[str, str]:
+        """The HTTP headers of a successful answer."""
+        return rate_limit_headers(self.limits)

@@ -1,0 +1,494 @@
+"""The limiter as users hold it, sync and async.
+
+Every operation is a flow written once; the two classes differ in what runs it. `sync` and
+`aio` turn a flow into a method of the one or the other, signature and documentation included.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    overload,
+)
+
+from headgate import admin, checks, config
+from headgate.breaker import BreakerState
+from headgate.clock import Clock
+from headgate.core import CacheStats, Core, Event, OnUnavailable, Settings, seconds
+from headgate.drivers.aio import AioDriver
+from headgate.drivers.boto import BotoDriver
+from headgate.effects import Flow
+from headgate.errors import ValidationError
+from headgate.lease import Hold, Request, Wanted, _Lease, admit
+from headgate.limit import Limit
+
+if TYPE_CHECKING:
+    from typing import Self
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+Who = str | Callable[..., str]
+What = Mapping[str, int] | Callable[..., Mapping[str, int]]
+
+
+class _Runs(Protocol):
+    """Whatever has a driver and an object that flows belong to."""
+
+    _driver: Any
+
+    def _subject(self) -> Any: ...
+
+
+class sync(Generic[S, P, R]):  # noqa: N801 - read as a decorator
+    """A flow as a method that blocks."""
+
+    def __init__(self, flow: Callable[Concatenate[S, P], Flow[R]]) -> None:
+        self._flow = flow
+        self.__doc__ = flow.__doc__
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> Self: ...
+    @overload
+    def __get__(self, owner: _Runs, kind: type) -> Callable[P, R]: ...
+    def __get__(self, owner: _Runs | None, kind: type) -> Any:
+        if owner is None:
+            return self
+        flow = self._flow
+
+        @functools.wraps(flow)
+        def method(*args: P.args, **kwargs: P.kwargs) -> R:
+            return cast("R", owner._driver.run(flow(owner._subject(), *args, **kwargs)))
+
+        return method
+
+
+class aio(Generic[S, P, R]):  # noqa: N801 - read as a decorator
+    """A flow as a coroutine method."""
+
+    def __init__(self, flow: Callable[Concatenate[S, P], Flow[R]]) -> None:
+        self._flow = flow
+        self.__doc__ = flow.__doc__
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> Self: ...
+    @overload
+    def __get__(self, owner: _Runs, kind: type) -> Callable[P, Awaitable[R]]: ...
+    def __get__(self, owner: _Runs | None, kind: type) -> Any:
+        if owner is None:
+            return self
+        flow = self._flow
+
+        @functools.wraps(flow)
+        async def method(*args: P.args, **kwargs: P.kwargs) -> R:
+            return cast("R", await owner._driver.run(flow(owner._subject(), *args, **kwargs)))
+
+        return method
+
+
+class SyncLease(_Lease):
+    """Tokens taken by a `SyncRateLimiter`."""
+
+    def __init__(self, hold: Hold, driver: BotoDriver) -> None:
+        super().__init__(hold)
+        self._driver = driver
+
+    def _subject(self) -> Hold:
+        return self._hold
+
+    consume = sync(Hold.consume)
+    adjust = sync(Hold.adjust)
+    release = sync(Hold.release)
+
+
+class Lease(_Lease):
+    """Tokens taken by a `RateLimiter`."""
+
+    def __init__(self, hold: Hold, driver: AioDriver) -> None:
+        super().__init__(hold)
+        self._driver = driver
+
+    def _subject(self) -> Hold:
+        return self._hold
+
+    consume = aio(Hold.consume)
+    adjust = aio(Hold.adjust)
+    release = aio(Hold.release)
+
+
+class _Acquisition:
+    """An acquire that has not happened yet: enter it, or decorate a function with it."""
+
+    def __init__(self, core: Core, driver: Any, wanted: Wanted, who: Who, what: What) -> None:
+        self._core = core
+        self._driver = driver
+        self._wanted = wanted
+        self._who = who
+        self._what = what
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wanted:
+        """The acquire for one call of a decorated function."""
+        if not callable(self._who) and not callable(self._what):
+            return self._wanted
+        first = self._wanted.requests[0]
+        entity_id = self._who(*args, **kwargs) if callable(self._who) else self._who
+        consume = self._what(*args, **kwargs) if callable(self._what) else self._what
+        bound = Request(entity_id, first.resource, consume, first.limits)
+        return Wanted(
+            (bound, *self._wanted.requests[1:]), self._wanted.max_wait, self._wanted.on_unavailable
+        )
+
+    def _plain(self) -> Wanted:
+        if callable(self._who) or callable(self._what):
+            raise ValidationError(
+                "entity_id or consume is a function: that is for decorating, where it is given "
+                "the call's arguments"
+            )
+        return self._wanted
+
+
+class SyncAcquisition(_Acquisition):
+    """See `SyncRateLimiter.acquire`."""
+
+    _lease: SyncLease
+
+    def __enter__(self) -> SyncLease:
+        hold = self._driver.run(admit(self._core, self._plain()))
+        self._lease = SyncLease(hold, self._driver)
+        return self._lease
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._driver.run(self._lease._hold.rollback())
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def limited(*args: P.args, **kwargs: P.kwargs) -> R:
+            wanted = self._bound(args, kwargs)
+            first = wanted.requests[0]
+            with SyncAcquisition(self._core, self._driver, wanted, first.entity_id, first.consume):
+                return function(*args, **kwargs)
+
+        return limited
+
+
+class Acquisition(_Acquisition):
+    """See `RateLimiter.acquire`."""
+
+    _lease: Lease
+
+    async def __aenter__(self) -> Lease:
+        hold = await self._driver.run(admit(self._core, self._plain()), undo=Hold.rollback)
+        self._lease = Lease(hold, self._driver)
+        return self._lease
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            await self._driver.run(self._lease._hold.rollback())
+
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+        if not inspect.iscoroutinefunction(function):
+            raise ValidationError(
+                f"RateLimiter decorates coroutine functions, and {function!r} is none: "
+                "use SyncRateLimiter for it"
+            )
+
+        @functools.wraps(function)
+        async def limited(*args: P.args, **kwargs: P.kwargs) -> R:
+            wanted = self._bound(args, kwargs)
+            first = wanted.requests[0]
+            async with Acquisition(
+                self._core, self._driver, wanted, first.entity_id, first.consume
+            ):
+                return await function(*args, **kwargs)
+
+        return limited
+
+
+class _Limiter:
+    """What both limiters are made of."""
+
+    def __init__(
+        self,
+        table: str,
+        *,
+        namespace: str = "default",
+        namespace_id: str | None = None,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        session: Any = None,
+        client: Any = None,
+        limits: Sequence[Limit] = (),
+        on_unavailable: OnUnavailable = "block",
+        connect_timeout: float = 0.4,
+        read_timeout: float = 0.6,
+        attempts: int = 2,
+        config_ttl: float = 60.0,
+        rejection_memory: float = 1.0,
+        max_cached: int = 50_000,
+        on_event: Callable[[Event], None] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if client is not None and (session, region, endpoint_url) != (None, None, None):
+            raise ValidationError("give either client or session, region and endpoint_url")
+        seconds("connect_timeout", connect_timeout)
+        seconds("read_timeout", read_timeout)
+        settings = Settings(
+            table=table,
+            namespace=namespace,
+            namespace_id=namespace_id,
+            limits=limits,
+            on_unavailable=on_unavailable,
+            attempts=attempts,
+            config_ttl=config_ttl,
+            rejection_memory=rejection_memory,
+            max_cached=max_cached,
+            on_event=on_event,
+        )
+        if client is not None:
+            _refuse_retries(client)
+        self._core = Core(settings, clock=clock)
+        self._options: dict[str, Any] = {"region_name": region, "endpoint_url": endpoint_url}
+        self._timeouts: dict[str, Any] = {
+            "connect_timeout": connect_timeout,
+            "read_timeout": read_timeout,
+        }
+        self._session = session
+        self._injected = client
+
+    @classmethod
+    def from_env(cls, **overrides: Any) -> Self:
+        """A limiter from the environment that the construct sets: HEADGATE_TABLE, and
+        optionally HEADGATE_NAMESPACE, HEADGATE_NAMESPACE_ID, HEADGATE_ON_UNAVAILABLE. Region
+        and endpoint come from AWS's own variables. Keyword arguments win.
+        """
+        given = {
+            "table": os.environ.get("HEADGATE_TABLE"),
+            "namespace": os.environ.get("HEADGATE_NAMESPACE"),
+            "namespace_id": os.environ.get("HEADGATE_NAMESPACE_ID"),
+            "on_unavailable": os.environ.get("HEADGATE_ON_UNAVAILABLE"),
+        }
+        options = {name: value for name, value in given.items() if value} | overrides
+        if "table" not in options:
+            raise ValidationError(
+                "HEADGATE_TABLE is not set: attach the function to the construct, or set it to "
+                "the table's name"
+            )
+        return cls(**options)
+
+    @property
+    def breaker(self) -> BreakerState:
+        """Whether requests are sent at all."""
+        return self._core.breaker.state
+
+    @property
+    def clock_offset(self) -> float:
+        """By how many seconds this host's clock is known to be ahead, and is corrected."""
+        return self._core.clock.offset / 1000
+
+    def cache_stats(self) -> CacheStats:
+        """Hits, misses and size of the configuration cache."""
+        return config.cache_stats(self._core)
+
+    def invalidate_cache(self) -> None:
+        """Forgets cached configuration: the next acquire of each bucket reads it anew."""
+        config.invalidate(self._core)
+
+    def _subject(self) -> Core:
+        return self._core
+
+    def _wanted(
+        self,
+        entity_id: Who,
+        resource: str,
+        consume: What,
+        limits: Sequence[Limit] | None,
+        max_wait: float | None,
+        on_unavailable: OnUnavailable | None,
+        also: Sequence[Request],
+    ) -> Wanted:
+        first = Request(
+            cast("str", entity_id), resource, cast("Mapping[str, int]", consume), limits
+        )
+        return Wanted((first, *also), max_wait, on_unavailable)
+
+
+class SyncRateLimiter(_Limiter):
+    """A limiter for code that blocks. Safe to share between threads; make one per process.
+
+    `table` is the table's name. `namespace` separates tenants of one table. Where nothing is
+    stored for an entity, `limits` apply. `on_unavailable` says what an outage means ("block"
+    raises RateLimiterUnavailable, "allow" gives a degraded lease); it is decided in at most
+    `attempts * (connect_timeout + read_timeout)` seconds, and by the breaker at once.
+    """
+
+    def __init__(self, table: str, **options: Any) -> None:
+        super().__init__(table, **options)
+        self._driver = BotoDriver(self._connect, table, self._core.clock)
+
+    def acquire(
+        self,
+        entity_id: Who,
+        resource: str,
+        consume: What,
+        *,
+        limits: Sequence[Limit] | None = None,
+        max_wait: float | None = None,
+        on_unavailable: OnUnavailable | None = None,
+        also: Sequence[Request] = (),
+    ) -> SyncAcquisition:
+        """Takes tokens for the length of a `with` block, or of each call of a decorated function.
+
+        Raises RateLimitExceeded if they are not there, after waiting for up to `max_wait`
+        seconds. In a decorator, `entity_id` and `consume` may be functions of the call's
+        arguments. `also` adds requests that must pass as well: all or nothing.
+        """
+        wanted = self._wanted(entity_id, resource, consume, limits, max_wait, on_unavailable, also)
+        return SyncAcquisition(self._core, self._driver, wanted, entity_id, consume)
+
+    def acquire_all(
+        self,
+        requests: Sequence[Request],
+        *,
+        max_wait: float | None = None,
+        on_unavailable: OnUnavailable | None = None,
+    ) -> SyncAcquisition:
+        """Takes from several buckets, all or nothing."""
+        wanted = Wanted(tuple(requests), max_wait, on_unavailable)
+        return SyncAcquisition(self._core, self._driver, wanted, "", {})
+
+    check = sync(checks.check)
+    available = sync(checks.available)
+    time_until_available = sync(checks.time_until_available)
+    resolve_limits = sync(admin.resolve_limits)
+    set_limits = sync(admin.set_limits)
+    get_limits = sync(admin.get_limits)
+    delete_limits = sync(admin.delete_limits)
+    list_limits = sync(admin.list_limits)
+
+    def close(self) -> None:
+        """Lets go of connections and threads."""
+        self._driver.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _connect(self) -> Any:
+        if self._injected is not None:
+            return self._injected
+        import boto3  # noqa: PLC0415 - a tenth of a second that a check of the arguments need not wait
+        from botocore.config import Config  # noqa: PLC0415
+
+        session = self._session or boto3.Session()
+        settings = Config(**_CLIENT, **self._timeouts, max_pool_connections=128)
+        return session.client("dynamodb", config=settings, **self._options)
+
+
+class RateLimiter(_Limiter):
+    """A limiter for asyncio, over aiobotocore (the `aio` extra). Its options are those of
+    `SyncRateLimiter`; use it on one event loop at a time.
+    """
+
+    def __init__(self, table: str, **options: Any) -> None:
+        super().__init__(table, **options)
+        self._driver = AioDriver(self._connect, table, self._core.clock)
+
+    def acquire(
+        self,
+        entity_id: Who,
+        resource: str,
+        consume: What,
+        *,
+        limits: Sequence[Limit] | None = None,
+        max_wait: float | None = None,
+        on_unavailable: OnUnavailable | None = None,
+        also: Sequence[Request] = (),
+    ) -> Acquisition:
+        """Takes tokens for the length of an `async with` block, or of each call of a decorated
+        coroutine function. See `SyncRateLimiter.acquire`.
+        """
+        wanted = self._wanted(entity_id, resource, consume, limits, max_wait, on_unavailable, also)
+        return Acquisition(self._core, self._driver, wanted, entity_id, consume)
+
+    def acquire_all(
+        self,
+        requests: Sequence[Request],
+        *,
+        max_wait: float | None = None,
+        on_unavailable: OnUnavailable | None = None,
+    ) -> Acquisition:
+        """Takes from several buckets, all or nothing."""
+        wanted = Wanted(tuple(requests), max_wait, on_unavailable)
+        return Acquisition(self._core, self._driver, wanted, "", {})
+
+    check = aio(checks.check)
+    available = aio(checks.available)
+    time_until_available = aio(checks.time_until_available)
+    resolve_limits = aio(admin.resolve_limits)
+    set_limits = aio(admin.set_limits)
+    get_limits = aio(admin.get_limits)
+    delete_limits = aio(admin.delete_limits)
+    list_limits = aio(admin.list_limits)
+
+    async def close(self) -> None:
+        """Lets go of the connections."""
+        await self._driver.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _connect(self) -> Any:
+        if self._injected is not None:
+            return self._injected
+        from aiobotocore.config import AioConfig  # noqa: PLC0415 - the extra may not be there
+        from aiobotocore.session import get_session  # noqa: PLC0415
+
+        session = self._session or get_session()
+        settings = AioConfig(**_CLIENT, **self._timeouts, max_pool_connections=1_000)
+        return session.create_client("dynamodb", config=settings, **self._options)
+
+
+# The SDK repeats nothing: a credit must not be sent twice, and the core knows what may be.
+# What is sent is built here, so its shape need not be validated again on every call.
+_CLIENT: dict[str, Any] = {
+    "retries": {"total_max_attempts": 1, "mode": "standard"},
+    "parameter_validation": False,
+    "tcp_keepalive": True,
+}
+
+
+def _refuse_retries(client: Any) -> None:
+    retries = client.meta.config.retries or {}
+    if retries.get("total_max_attempts") != 1:
+        raise ValidationError(
+            f"an injected client must not retry by itself, and this one does ({retries}): make it "
+            "with Config(retries={'total_max_attempts': 1}); what is safe to repeat is repeated"
+        )

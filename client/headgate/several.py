@@ -1,0 +1,152 @@
+"""Drawing from several buckets at once: all of them or none.
+
+An entity that cascades draws from its parent as well, and so on up to four levels. Parents
+that are known are written beside the child, in one round trip; the first time, after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from headgate.acquire import Amounts, Draw, Drawn, Grant, give_back
+from headgate.bucket import Millitokens
+from headgate.core import Core
+from headgate.effects import Flow, together
+from headgate.errors import HeadgateError, RateLimitExceeded
+from headgate.limit import LimitSet
+from headgate.schema import BucketRef
+
+MAX_DEPTH = 4
+MAX_BUCKETS = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some amounts of one bucket."""
+
+    ref: BucketRef
+    amounts: Amounts
+    limits: LimitSet | None = None
+    inherited: bool = False  # wanted because a child cascades, so limits it lacks do not apply
+
+
+def take(core: Core, parts: Sequence[Part]) -> Flow[dict[BucketRef, list[Drawn]]]:
+    """Draws all parts and what they cascade to. On any failure, nothing stays drawn."""
+    done: dict[BucketRef, list[Drawn]] = {}
+    covered: dict[BucketRef, Amounts] = {}
+    pending = _joined([*parts, *_expected_parents(core, parts)])
+    try:
+        while pending:
+            results = yield from together([_record(core, part, done) for part in pending.values()])
+            errors = [result for result in results if isinstance(result, Exception)]
+            if errors:
+                raise _worst(errors)  # noqa: TRY301 - undone below like any other
+            for ref, part in pending.items():
+                covered[ref] = _added(covered.get(ref, {}), part.amounts)
+            # The buckets, as they now are, say what cascades to whom.
+            needed = _joined([*parts, *_parents(parts, done)])
+            surplus = [drawn for ref in done.keys() - needed.keys() for drawn in done.pop(ref)]
+            yield from undo(core, [grant for drawn in surplus for grant in drawn.grants])
+            pending = {
+                ref: replace(part, amounts=left)
+                for ref, part in needed.items()
+                if (left := _lacking(part.amounts, covered.get(ref, {})))
+            }
+    except BaseException:
+        # An interrupt as well: whatever ends this, what was drawn goes back.
+        every = [grant for drawn in done.values() for one in drawn for grant in one.grants]
+        yield from undo(core, every)
+        raise
+    return done
+
+
+def undo(core: Core, grants: Iterable[Grant]) -> Flow[bool]:
+    """Gives everything back, side by side. False if that is not certain for all."""
+    flows = [give_back(core, grant, grant.amounts) for grant in grants]
+    if not flows:
+        return True
+    results = yield from together(flows)
+    for result in results:
+        if isinstance(result, Exception) and not isinstance(result, HeadgateError):
+            raise result
+    return all(result is True for result in results)
+
+
+def _record(core: Core, part: Part, done: dict[BucketRef, list[Drawn]]) -> Flow[Drawn]:
+    draw = Draw(core, part.ref, part.amounts, limits=part.limits, subset=part.inherited)
+    drawn = yield from draw.run()
+    done.setdefault(part.ref, []).append(drawn)
+    return drawn
+
+
+def _joined(parts: Iterable[Part]) -> dict[BucketRef, Part]:
+    """One part for each bucket: amounts asked for twice are added."""
+    joined: dict[BucketRef, Part] = {}
+    for part in parts:
+        other = joined.get(part.ref, part)
+        joined[part.ref] = (
+            part
+            if other is part
+            else Part(
+                part.ref,
+                _added(other.amounts, part.amounts),
+                other.limits or part.limits,
+                inherited=other.inherited and part.inherited,
+            )
+        )
+    return joined
+
+
+def _added(some: Amounts, more: Amounts) -> Amounts:
+    return {name: Millitokens(some.get(name, 0) + more.get(name, 0)) for name in {**some, **more}}
+
+
+def _lacking(wanted: Amounts, covered: Amounts) -> Amounts:
+    return {
+        name: Millitokens(amount - covered.get(name, 0))
+        for name, amount in wanted.items()
+        if amount > covered.get(name, 0)
+    }
+
+
+def _expected_parents(core: Core, parts: Iterable[Part]) -> list[Part]:
+    found = []
+    for part in parts:
+        ref = part.ref
+        for _ in range(MAX_DEPTH):
+            view = core.views.get(ref)
+            if view is None or not view.bucket.cascade or view.bucket.parent_id is None:
+                break
+            ref = ref._replace(entity_id=view.bucket.parent_id)
+            found.append(Part(ref, part.amounts, inherited=True))
+    return found
+
+
+def _parents(parts: Iterable[Part], done: Mapping[BucketRef, Sequence[Drawn]]) -> list[Part]:
+    found = []
+    for part in parts:
+        ref = part.ref
+        for _ in range(MAX_DEPTH):
+            if ref not in done:
+                break
+            bucket = done[ref][-1].buckets[0]
+            if not bucket.cascade or bucket.parent_id is None:
+                break
+            ref = ref._replace(entity_id=bucket.parent_id)
+            found.append(Part(ref, part.amounts, inherited=True))
+    return found
+
+
+def _worst(errors: Sequence[Exception]) -> Exception:
+    """Of several failures the one to show: what is broken before what is full, and of
+    rejections the one that takes longest.
+    """
+    for error in errors:
+        if not isinstance(error, RateLimitExceeded):
+            return error
+    rejections = [error for error in errors if isinstance(error, RateLimitExceeded)]
+    return max(
+        rejections,
+        key=lambda e: (e.retry_after is None, e.retry_after or 0.0, not e.contended),
+    )
