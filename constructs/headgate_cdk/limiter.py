@@ -161,7 +161,7 @@ class RateLimiter(RateLimiterBase):
         """How far the aggregator is behind the stream, in milliseconds."""
         if self.aggregator is None:
             raise InvalidOption("aggregator", value=False, allowed="without it nothing has an age")
-        return iterator_age(self.aggregator, "Aggregator")
+        return iterator_age(self.aggregator)
 
     def metric_dead_letters(self) -> cloudwatch.Metric:
         """Batches in the failure queue."""

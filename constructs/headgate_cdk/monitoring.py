@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -40,6 +40,10 @@ WIDTH = 24
 REJECTED = "ConditionalCheckFailedRequests"
 
 
+Row: TypeAlias = "dict[str, dict[str, cloudwatch.Metric]]"
+"""Titles of graphs -> labels of lines -> metrics."""
+
+
 class TableMetrics:
     """Metrics that the table itself, or the aggregator about it, publishes."""
 
@@ -52,20 +56,17 @@ class TableMetrics:
             metric_name="Admitted",
             dimensions_map={"service": "aggregator", "table": self._table.table_name},
             statistic=cloudwatch.Stats.SUM,
-            label="Admitted",
             period=MINUTE,
         )
 
     def rejected(self) -> cloudwatch.Metric:
-        return self.of(REJECTED, label="Rejected")
+        return self.of(REJECTED)
 
     def throttled(self, operation: str, index: str | None = None) -> cloudwatch.Metric:
-        return self.of(
-            f"{operation}ThrottleEvents", index, label=f"{index or 'Table'} {operation.lower()}s"
-        )
+        return self.of(f"{operation}ThrottleEvents", index)
 
     def consumed(self, operation: str, index: str | None = None) -> cloudwatch.Metric:
-        return self.of(f"Consumed{operation}CapacityUnits", index, label=index or "Table")
+        return self.of(f"Consumed{operation}CapacityUnits", index)
 
     def latency(self, statistic: str = "p99") -> cloudwatch.Metric:
         return cloudwatch.Metric(
@@ -73,11 +74,10 @@ class TableMetrics:
             metric_name="SuccessfulRequestLatency",
             dimensions_map={"TableName": self._table.table_name, "Operation": "UpdateItem"},
             statistic=statistic,
-            label=statistic,
             period=MINUTE,
         )
 
-    def of(self, name: str, index: str | None = None, *, label: str) -> cloudwatch.Metric:
+    def of(self, name: str, index: str | None = None) -> cloudwatch.Metric:
         """The sum of a metric of the table, or of one of its indexes."""
         if index is not None and index not in INDEXES:
             raise InvalidOption("index", index, f"must be one of {', '.join(INDEXES)}")
@@ -89,7 +89,6 @@ class TableMetrics:
             metric_name=name,
             dimensions_map=dimensions,
             statistic=cloudwatch.Stats.SUM,
-            label=label,
             period=MINUTE,
         )
 
@@ -103,11 +102,9 @@ class Watched:
     dead_letters: sqs.Queue | None
 
 
-def iterator_age(function: lambda_.IFunction, label: str) -> cloudwatch.Metric:
+def iterator_age(function: lambda_.IFunction) -> cloudwatch.Metric:
     """How old the newest record that the function got was."""
-    return function.metric(
-        "IteratorAge", statistic=cloudwatch.Stats.MAXIMUM, label=label, period=MINUTE
-    )
+    return function.metric("IteratorAge", statistic=cloudwatch.Stats.MAXIMUM, period=MINUTE)
 
 
 def make_alarms(
@@ -171,7 +168,7 @@ def _function_alarms(
         alarms[f"{name}Age"] = _alarm(
             scope,
             f"{name}Age",
-            iterator_age(function, name),
+            iterator_age(function),
             threshold=int(options.iterator_age.to_milliseconds()),
             of=3,
             says=f"The {name.lower()} falls behind the stream, which keeps 24 hours",
@@ -220,56 +217,70 @@ def make_dashboard(
         dashboard.add_widgets(
             cloudwatch.AlarmStatusWidget(title="Alarms", width=WIDTH, height=3, alarms=list(alarms))
         )
-    table = watched.table
-    rows: list[dict[str, list[cloudwatch.IMetric]]] = [
-        {
-            "Admitted and rejected (a minute)": [table.admitted(), table.rejected()],
-            "Latency of a write (ms)": [table.latency("p50"), table.latency("p99")],
-        },
-        {
-            "Write units consumed": _each(table, "Write"),
-            "Read units consumed": _each(table, "Read"),
-            "Throttled requests": [
-                table.throttled("Read"),
-                table.throttled("Write"),
-                *(table.throttled("Write", index) for index in INDEXES),
-            ],
-        },
-    ]
+    rows = [_traffic(watched.table), _cost(watched.table)]
     if watched.functions:
         rows.append(_processing(watched))
     for row in rows:
         width = WIDTH // len(row)
         dashboard.add_widgets(
             *(
-                cloudwatch.GraphWidget(title=title, left=metrics, width=width, height=6)
-                for title, metrics in row.items()
+                cloudwatch.GraphWidget(
+                    title=title,
+                    left=[metric.with_(label=label) for label, metric in lines.items()],
+                    width=width,
+                    height=6,
+                )
+                for title, lines in row.items()
             )
         )
     return dashboard
 
 
-def _each(table: TableMetrics, operation: str) -> list[cloudwatch.IMetric]:
-    return [table.consumed(operation), *(table.consumed(operation, index) for index in INDEXES)]
+def _traffic(table: TableMetrics) -> Row:
+    return {
+        "Admitted and rejected (a minute)": {
+            "Admitted": table.admitted(),
+            "Rejected": table.rejected(),
+        },
+        "Latency of a write (ms)": {name: table.latency(name) for name in ("p50", "p99")},
+    }
 
 
-def _processing(watched: Watched) -> dict[str, list[cloudwatch.IMetric]]:
-    functions = watched.functions.items()
-    errors: list[cloudwatch.IMetric] = [
-        function.metric_errors(period=MINUTE, label=f"{name} errors")
-        for name, function in functions
-    ]
+def _cost(table: TableMetrics) -> Row:
+    parts = {"Table": None, **{index: index for index in INDEXES}}
+    return {
+        "Write units consumed": {
+            part: table.consumed("Write", index) for part, index in parts.items()
+        },
+        "Read units consumed": {
+            part: table.consumed("Read", index) for part, index in parts.items()
+        },
+        "Throttled requests": {
+            "Table reads": table.throttled("Read"),
+            **{f"{part} writes": table.throttled("Write", index) for part, index in parts.items()},
+        },
+    }
+
+
+def _processing(watched: Watched) -> Row:
+    functions = watched.functions
+    failures = {
+        f"{name} errors": function.metric_errors(period=MINUTE)
+        for name, function in functions.items()
+    }
     if watched.dead_letters is not None:
-        errors.append(
+        failures["In the failure queue"] = (
             watched.dead_letters.metric_approximate_number_of_messages_visible(
-                statistic=cloudwatch.Stats.MAXIMUM, period=MINUTE, label="In the failure queue"
+                statistic=cloudwatch.Stats.MAXIMUM, period=MINUTE
             )
         )
     return {
-        "Age of the stream (ms)": [iterator_age(function, name) for name, function in functions],
-        "Errors and failed batches": errors,
-        "Duration of the functions (ms, p95)": [
-            function.metric_duration(statistic="p95", period=MINUTE, label=name)
-            for name, function in functions
-        ],
+        "Age of the stream (ms)": {
+            name: iterator_age(function) for name, function in functions.items()
+        },
+        "Errors and failed batches": failures,
+        "Duration of the functions (ms, p95)": {
+            name: function.metric_duration(statistic="p95", period=MINUTE)
+            for name, function in functions.items()
+        },
     }

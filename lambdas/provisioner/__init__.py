@@ -1,0 +1,1 @@
+"""CloudFormation's custom resources: namespaces, entities and limits of a stack."""
