@@ -7,6 +7,8 @@ from headgate.core import CacheStats, Event
 from headgate.errors import (
     AccessDenied,
     ClockSkewed,
+    EntityExists,
+    EntityNotFound,
     HeadgateError,
     LimitsNotFound,
     RateLimiterUnavailable,
@@ -14,11 +16,12 @@ from headgate.errors import (
     TableError,
     TableNotFound,
     ValidationError,
+    VersionConflict,
 )
 from headgate.lease import Request
 from headgate.limit import Limit
 from headgate.limiter import Lease, RateLimiter, SyncLease, SyncRateLimiter
-from headgate.records import LimitsConfig, ResolvedLimits
+from headgate.records import Entity, LimitsConfig, ResolvedLimits
 
 __all__ = [
     "AccessDenied",
@@ -26,6 +29,9 @@ __all__ = [
     "CacheStats",
     "CheckResult",
     "ClockSkewed",
+    "Entity",
+    "EntityExists",
+    "EntityNotFound",
     "Event",
     "HeadgateError",
     "Lease",
@@ -43,4 +49,5 @@ __all__ = [
     "TableError",
     "TableNotFound",
     "ValidationError",
+    "VersionConflict",
 ]

@@ -2,7 +2,10 @@
 
 HeadgateError
 ├── ValidationError          bad input; nothing was written (also a ValueError)
-│   └── LimitsNotFound       no level of the configuration has limits for this
+│   ├── LimitsNotFound       no level of the configuration has limits for this
+│   ├── EntityNotFound       there is no such entity
+│   └── EntityExists         there is one already
+├── VersionConflict          it was changed by others since it was read
 ├── RateLimitExceeded        the answer is no, with when to try again
 ├── RateLimiterUnavailable   the table did not answer and the policy is to block
 └── TableError               the table answered that it will never do this
@@ -34,6 +37,18 @@ class ValidationError(HeadgateError, ValueError):
 
 class LimitsNotFound(ValidationError):
     """Neither the call, the stored configuration nor the constructor has limits."""
+
+
+class EntityNotFound(ValidationError):
+    """There is no entity of this id."""
+
+
+class EntityExists(ValidationError):
+    """There is an entity of this id already."""
+
+
+class VersionConflict(HeadgateError):
+    """What was to be changed has been changed by others: read it again and decide anew."""
 
 
 class RateLimiterUnavailable(HeadgateError):

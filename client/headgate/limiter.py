@@ -23,7 +23,7 @@ from typing import (
     overload,
 )
 
-from headgate import admin, checks, config
+from headgate import admin, checks, config, entities
 from headgate.breaker import BreakerState
 from headgate.clock import Clock
 from headgate.core import CacheStats, Core, Event, OnUnavailable, Settings, seconds
@@ -387,6 +387,11 @@ class SyncRateLimiter(_Limiter):
     get_limits = sync(admin.get_limits)
     delete_limits = sync(admin.delete_limits)
     list_limits = sync(admin.list_limits)
+    create_entity = sync(entities.create_entity)
+    get_entity = sync(entities.get_entity)
+    update_entity = sync(entities.update_entity)
+    delete_entity = sync(entities.delete_entity)
+    list_children = sync(entities.list_children)
 
     def close(self) -> None:
         """Lets go of connections and threads."""
@@ -454,6 +459,11 @@ class RateLimiter(_Limiter):
     get_limits = aio(admin.get_limits)
     delete_limits = aio(admin.delete_limits)
     list_limits = aio(admin.list_limits)
+    create_entity = aio(entities.create_entity)
+    get_entity = aio(entities.get_entity)
+    update_entity = aio(entities.update_entity)
+    delete_entity = aio(entities.delete_entity)
+    list_children = aio(entities.list_children)
 
     async def close(self) -> None:
         """Lets go of the connections."""

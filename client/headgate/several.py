@@ -53,6 +53,8 @@ def take(core: Core, parts: Sequence[Part]) -> Flow[dict[BucketRef, list[Drawn]]
                 for ref, part in needed.items()
                 if (left := _lacking(part.amounts, covered.get(ref, {})))
             }
+    except GeneratorExit:
+        raise  # nobody is left to send anything
     except BaseException:
         # An interrupt as well: whatever ends this, what was drawn goes back.
         every = [grant for drawn in done.values() for one in drawn for grant in one.grants]

@@ -212,6 +212,63 @@ def missing(core: Core, ref: BucketRef, bucket: Bucket) -> Flow[Bucket]:
     return view.bucket
 
 
+# ---------------------------------------------------------------- merge
+
+
+def merge(core: Core, ref: BucketRef) -> Flow[bool]:
+    """Halves the number of shards. False if some pair was busy: then calling again goes on.
+
+    Shard 0 goes first, so that nobody who reads the count from it misses a token: an upper
+    shard that is still there says so through its lower one.
+    """
+    buckets = {bucket.shard.i: bucket for bucket in (yield from read_all(core, ref))}
+    count = max((bucket.shard.n for bucket in buckets.values()), default=1)
+    done = True
+    for low in range(count // 2):
+        lower, upper = buckets.get(low), buckets.get(low + count // 2)
+        if lower is None or upper is None or lower.limits != upper.limits:
+            done = done and lower is not None and lower.shard.n < count
+            continue
+        if lower.shard.n != count or upper.shard.n != count:
+            continue
+        (outcome,) = yield from core.call(merge_request(core, ref, lower, upper, core.now()))
+        match outcome:
+            case Answer():
+                core.views.forget(ref, upper.shard.i)
+                core.views.forget(ref, low)
+            case TransactionFailed() | Conflicted() | Throttled():
+                done = False
+            case _:
+                raise failure(outcome)
+    return done
+
+
+def merged(lower: Bucket, upper: Bucket, now: Milliseconds) -> Bucket:
+    """The shard that two become: each cut to its share, then added."""
+    shard = Shard(lower.shard.i, lower.shard.n // 2)
+    return replace(
+        lower,
+        shard=shard,
+        tk=tuple(
+            Millitokens(low + up - earned(rate, shard, now))
+            for rate, low, up in zip(
+                lower.limits.rates, lower.available(now), upper.available(now), strict=True
+            )
+        ),
+    )
+
+
+def merge_request(
+    core: Core, ref: BucketRef, lower: Bucket, upper: Bucket, now: Milliseconds
+) -> Call:
+    """One transaction, conditioned on the balances read: quiet shards only.
+
+    The upper shard's `tc` goes with it: what it counted was counted when it was drawn.
+    """
+    actions = writes.merge(core.table, ref, lower, upper, merged(lower, upper, now))
+    return Call("TransactWriteItems", {"TransactItems": actions, "ClientRequestToken": token(core)})
+
+
 # ---------------------------------------------------------------- gather
 
 

@@ -245,6 +245,38 @@ def put_shard(table: str, ref: BucketRef, bucket: Bucket) -> dict[str, Any]:
     }
 
 
+def merge(
+    table: str, ref: BucketRef, lower: Bucket, upper: Bucket, after: Bucket
+) -> list[dict[str, Any]]:
+    """A merge, as the actions of a transaction: the lower shard takes over, the upper goes."""
+    sets, values = ["shard_count = :m"], _unmoved(lower)
+    values |= {":m": _n(after.shard.n), ":w": _n(-2 * WCU_COST), ":wc": _n(2 * WCU_COST)}
+    for i, name in enumerate(after.limits.names):
+        sets.append(f"b_{name}_tk = :d{i}")
+        values[f":d{i}"] = _n(after.tk[i])
+    update = f"SET {', '.join(sets)} ADD b_wcu_tk :w, b_wcu_tc :wc"
+    condition = _same_balances(lower)
+    gone = {
+        "TableName": table,
+        "Key": ref.key(upper.shard.i),
+        "ConditionExpression": condition,
+        "ExpressionAttributeValues": _unmoved(upper),
+    }
+    return [
+        in_transaction(_request(table, ref, lower, condition, update, values)),
+        {"Delete": gone},
+    ]
+
+
+def _same_balances(bucket: Bucket) -> str:
+    same = [f"b_{name}_tk = :b{i}" for i, name in enumerate(bucket.limits.names)]
+    return " AND ".join([SAME_BUCKET, *same])
+
+
+def _unmoved(bucket: Bucket) -> dict[str, Any]:
+    return _identity(bucket) | {f":b{i}": _n(tk) for i, tk in enumerate(bucket.tk)}
+
+
 def in_transaction(request: Call) -> dict[str, Any]:
     """An update as an action of a transaction."""
     return {"Update": {k: v for k, v in request.params.items() if k != "ReturnValues"}}

@@ -1,0 +1,214 @@
+"""The promises, checked at every change of the table.
+
+P1  a reference bucket per entity, resource and limit, as large as the promise allows, takes
+    every debit at the moment it is applied, whatever shard it hits: it may never be overdrawn.
+P2  what the table says a client drew is what the client believes it holds, plus exactly what
+    it cannot know of: answers that were lost, requests that were repeated.
+P3  at a rejection, the tokens of all shards together did not suffice at some moment of it.
+P6  an acquire never takes more writes than the design allows.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+
+from headgate.bucket import Milliseconds, accrued
+from headgate.schema import Decoder, parse_bucket_pk
+
+SLACK = 100
+MEMORY = 1_000
+
+
+class Broken(AssertionError):
+    """A promise was broken; the message says which, and how."""
+
+
+class Reference:
+    """One limit as one bucket that is never sharded, never expires and forgets nothing."""
+
+    def __init__(self, rate, e, now):
+        self.rate, self.e, self.now = rate, e, now
+        self.level = self.cap
+
+    @property
+    def cap(self):
+        # Ceilings: the promise is a bound in real numbers, the arithmetic is in integers.
+        return self.rate.cp + -(-self.rate.ra * self.e // self.rate.rp) + 1
+
+    def advance(self, now):
+        earned = accrued(self.rate, Milliseconds(now)) - accrued(self.rate, Milliseconds(self.now))
+        self.level = min(self.cap, self.level + earned)
+        self.now = now
+
+    def change(self, rate, now):
+        """Other limits: what is held stays, and the error allowed for is the new rate's."""
+        self.advance(now)
+        gain = -(-rate.ra * self.e // rate.rp) - self.rate.ra * self.e // self.rate.rp
+        self.rate = rate
+        self.level += max(0, gain)
+
+    def widen(self, e):
+        """The error allowed for has grown: a slower request, a worse clock was seen."""
+        grown = -(-self.rate.ra * (e - self.e) // self.rate.rp)
+        self.e = e
+        self.level += grown
+
+
+class Watcher:
+    """Sees every change. `e` grows with the worst latency and clock error seen so far."""
+
+    def __init__(self, world):
+        self.world = world
+        self.decoder = Decoder()
+        self.references = {}
+        self.buckets = defaultdict(dict)  # ref -> shard -> Bucket
+        self.history = defaultdict(lambda: deque(maxlen=4_000))  # ref -> (time, available)
+        self.debits = 0
+        self.admitted = defaultdict(int)
+        world.watchers.append(self)
+
+    # ------------------------------------------------------------ changes
+
+    def changed(self, now, place, old, new, actor):
+        pk, sk = place
+        if sk != "#STATE":
+            return
+        ref, index = parse_bucket_pk(pk)
+        before = self.decoder.bucket(old) if old else None
+        after = self.decoder.bucket(new) if new else None
+        known = self.buckets[ref]
+        known.pop(index, None)
+        if after is not None:
+            known[index] = after
+        for name in set(after.limits.names if after else ()):
+            self._rate(ref, name, now, recreated=before is None and len(known) == 1)
+            moved = self._tc(after, name) - self._tc(before, name)
+            if before is not None and before.limits is not after.limits:
+                # Other limits, not a draw: one that is new, or was there before, starts at 0.
+                moved = 0
+            if before is None and after.shard.n > 1:
+                moved = 0
+            if moved:
+                self._draw(ref, name, moved, now, actor)
+        self.history[ref].append((now, self.available(ref, now)))
+
+    @staticmethod
+    def _tc(bucket, name):
+        if bucket is None or name not in bucket.limits.positions:
+            return 0
+        return bucket.tc[bucket.limits.positions[name]]
+
+    def _rate(self, ref, name, now, *, recreated):
+        """The reference follows the limits that the shards hold; the widest of them, while
+        a change is still on its way through the shards."""
+        rates = [
+            bucket.limits.rates[bucket.limits.positions[name]]
+            for bucket in self.buckets[ref].values()
+            if name in bucket.limits.positions
+        ]
+        widest = max(rates, key=lambda rate: (rate.cp, rate.ra / rate.rp))
+        widest = widest._replace(ra=max(r.ra * widest.rp // r.rp for r in rates))
+        reference = self.references.get((ref, name))
+        if reference is None or (recreated and reference.rate != widest):
+            self.references[ref, name] = Reference(widest, self.error(), now)
+        elif reference.rate != widest:
+            reference.change(widest, now)
+
+    def error(self):
+        faults = self.world.faults
+        return SLACK + 2 * faults.latency + 2 * self.world.clock_error + 2
+
+    def _draw(self, ref, name, amount, now, actor):
+        client, operation, call, answered = actor
+        key = ref, name
+        client.drawn[key] = client.drawn.get(key, 0) + amount
+        if not answered and amount > 0:
+            client.unsure[key] = client.unsure.get(key, 0) + amount
+        reference = self.references[key]
+        if self.error() > reference.e:
+            reference.widen(self.error())
+        reference.advance(now)
+        reference.level -= amount
+        if amount > 0:
+            self.debits += 1
+            self.admitted[key] += amount
+            if operation != "adjust" and reference.level < 0:
+                raise Broken(
+                    f"P1: {ref.entity_id}/{ref.resource}/{name} overdrawn by "
+                    f"{-reference.level} millitokens at {now} by {client.name} in {operation} "
+                    f"({reference.rate}, e={reference.e})"
+                )
+
+    def credit_lost(self, client, call):
+        """A credit that was never applied: its sender counts it as given back."""
+        ref, _ = parse_bucket_pk(call.params["Key"]["PK"]["S"])
+        update = call.params["UpdateExpression"]
+        values = call.params["ExpressionAttributeValues"]
+        for word in update.replace(",", " ").split("b_")[1:]:
+            attribute, value = word.split()[:2]
+            if attribute.endswith("_tc") and not attribute.startswith("wcu"):
+                key = ref, attribute[:-3]
+                lost = -int(values[value]["N"])
+                client.unsure[key] = client.unsure.get(key, 0) + lost
+
+    # ------------------------------------------------------------ balances
+
+    def available(self, ref, now):
+        """What all shards together hold, by limit."""
+        total = defaultdict(int)
+        for bucket in self.buckets[ref].values():
+            for name, holds in zip(
+                bucket.limits.names, bucket.available(Milliseconds(now)), strict=True
+            ):
+                total[name] += holds
+        return dict(total)
+
+    def check_rejection(self, client, error, consume, since):
+        """P3: there was a moment at which it was right to say no."""
+        now = self.world.now
+        ref = next(
+            (r for r in self.buckets if (r.entity_id, r.resource) == (error.entity_id, error.resource)),
+            None,
+        )
+        if ref is None or error.contended:
+            return
+        start = since - MEMORY if error.remembered else since
+        tolerance_ms = self.world.clock_error + 1
+        for violation in error.violations:
+            wanted = violation.requested * 1000
+            reference = self.references.get((ref, violation.name))
+            if reference is None or wanted > reference.rate.cp:
+                return
+            grace = tolerance_ms * reference.rate.ra // reference.rate.rp + 2
+            moments = [a for t, a in self.history[ref] if start <= t <= now]
+            moments.append(self._at_start(ref, start))
+            if any(a.get(violation.name, 0) - grace < wanted for a in moments):
+                return
+        raise Broken(f"P3: {client.name} was told: {error}; but there was always enough")
+
+    def _at_start(self, ref, start):
+        """What there was when it began: the newest state before, which since has only grown."""
+        past = [(t, a) for t, a in self.history[ref] if t <= start]
+        if not past:
+            return {}
+        t, amounts = past[-1]
+        grown = {}
+        for name, amount in amounts.items():
+            rate = self.references[ref, name].rate
+            more = accrued(rate, Milliseconds(start)) - accrued(rate, Milliseconds(t))
+            grown[name] = min(rate.cp, amount + more)
+        return grown
+
+    def check_ledger(self, client):
+        """P2, whenever a client rests."""
+        keys = set(client.drawn) | set(client.known) | set(client.unsure)
+        for key in keys:
+            drawn = client.drawn.get(key, 0)
+            believed = client.known.get(key, 0) + client.unsure.get(key, 0)
+            if drawn != believed:
+                ref, name = key
+                raise Broken(
+                    f"P2: {client.name} drew {drawn} of {ref.entity_id}/{ref.resource}/{name} "
+                    f"by the table, and knows of {client.known.get(key, 0)} plus "
+                    f"{client.unsure.get(key, 0)} that it cannot know"
+                )
