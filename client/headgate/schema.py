@@ -46,7 +46,7 @@ META = "#META"
 
 # `#` separates the parts of a key and `/` ends the namespace (whose ids cannot contain it).
 # Everything else that UUIDs, emails, IPs, ARNs and paths are made of is allowed.
-_ID = re.compile(r"[^#\x00-\x1f\x7f]+")
+_ID = re.compile(r"[^#\x00-\x1f\x7f-\x9f]+")
 _NAMESPACE_ID = re.compile(r"[A-Za-z0-9_-]{11}")
 _NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MAX_ENTITY_BYTES = 256
