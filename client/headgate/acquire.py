@@ -105,8 +105,11 @@ class Draw:
         for attempt in range(MAX_WRITES):
             if not self.consume:
                 return Drawn((), (bucket,))
-            if not self.force and shards.too_large(bucket, self.consume):
-                return (yield from self._gather())
+            if shards.too_large(bucket, self.consume):
+                if bucket.shard.n == 1 and not self.force:
+                    bucket = yield from self._confirmed(bucket)
+                if bucket.shard.n > 1:
+                    return (yield from self._gather())
             outcome = yield from self._write(bucket, fresh=attempt > 0)
             match outcome:
                 case Answer(body):
@@ -210,7 +213,8 @@ class Draw:
             bucket.limits.amounts(self.consume),
             now,
             fresh=fresh or (view is not None and now - view.seen < FRESH),
-            force=self.force,
+            # A debt of one shard would be one that the others do not know of: gather spreads it.
+            force=self.force and bucket.shard.n == 1,
         )
         if self.beside is None:
             (outcome,) = yield from core.call(request)
@@ -220,6 +224,22 @@ class Draw:
         if isinstance(answer, Answer) and not answer.body.get("UnprocessedKeys"):
             config.absorb(core, places, keyed(answer.body["Responses"].get(core.table, ())))
         return outcome
+
+    def _confirmed(self, bucket: Bucket) -> Flow[Bucket]:
+        """The request is larger than the capacity, as far as that is known: rejected for good,
+        unless the limits in force are larger."""
+        core, ref = self.core, self.ref
+        for seen in (yield from shards.read_all(core, ref)):
+            if seen.shard.i == 0:
+                bucket = (yield from reconcile(core, ref, seen, self.explicit)) or bucket
+                break
+        else:
+            limits = self.explicit or (yield from config.resolve(core, ref, strong=True)).limits
+            bucket = Bucket.unseen(limits, core.now())
+        self._fit(bucket.limits)
+        if shards.too_large(bucket, self.consume) and bucket.shard.n == 1:
+            raise self._rejected((bucket,), core.now())
+        return bucket
 
     # ------------------------------------------------------------ after the write
 
@@ -248,16 +268,17 @@ class Draw:
         self._fit(bucket.limits)
         amounts = bucket.limits.amounts(self.consume)
         now = core.now()
-        if not self.force and bucket.wcu_tk + earned(WCU, WHOLE, now) < WCU_COST:
+        hot = bucket.wcu_tk + earned(WCU, WHOLE, now) < WCU_COST
+        if hot and not self.force:
             return (yield from self._hot(bucket, of_key=True))
-        if all(a <= b for a, b in zip(amounts, bucket.available(now), strict=True)):
+        if not hot and all(not a or a <= b for a, b in zip(amounts, bucket.available(now), strict=True)):
             return bucket
         if bucket.shard.n == 1:
             if self.force:
                 return bucket
             raise self._rejected((bucket,), now)
         self.tried.add(bucket.shard.i)
-        if len(self.tried) <= OTHER_SHARDS:
+        if len(self.tried) <= OTHER_SHARDS and not self.force:
             other = shards.another(core, self.ref, self.tried)
             if other is not None:
                 return other
@@ -265,13 +286,15 @@ class Draw:
 
     def _rejected(self, buckets: Sequence[Bucket], now: Milliseconds) -> Exception:
         error = exceeded(self.ref, buckets, self.consume, now)
-        short = {s.name: self.consume[s.name] for s in error.violations}
         memory = self.core.settings.rejection_memory
-        if error.retry_after is not None:
-            memory = min(memory, error.retry_after)
-        if memory > 0 and short:
-            until = Milliseconds(now + int(memory * 1000))
-            self.core.views.refusals.put(self.ref, Refusal(until, short, tuple(buckets)))
+        short = {}
+        for status in error.violations:
+            wait = memory if status.retry_after is None else min(memory, status.retry_after)
+            if wait > 0:
+                until = Milliseconds(now + int(wait * 1000))
+                short[status.name] = self.consume[status.name], until
+        if short:
+            self.core.views.refusals.put(self.ref, Refusal(short, tuple(buckets)))
         return error
 
     def _gather(self) -> Flow[Drawn]:
@@ -296,6 +319,8 @@ class Draw:
 
     def _blind(self, bucket: Bucket) -> Flow[Drawn]:
         core = self.core
+        if bucket.shard.n > 1:
+            return (yield from self._gather())
         amounts = bucket.limits.amounts(self.consume)
         request = writes.debit_blind(core.table, self.ref, bucket, amounts, core.now())
         answer = yield from core.ask(request)

@@ -95,8 +95,8 @@ def refill_bucket(balance: Balance, now: Milliseconds) -> Balance:
 
 
 def would_refill_satisfy(balance: Balance, amount: Millitokens, now: Milliseconds) -> bool:
-    """Whether the amount can be drawn now, all that accrued included."""
-    return calculate_available(balance, now) >= amount
+    """Whether the amount can be drawn now, all that accrued included. Nothing always can."""
+    return not amount or calculate_available(balance, now) >= amount
 
 
 def try_consume(balance: Balance, amount: Millitokens, now: Milliseconds) -> Balance | None:
@@ -188,7 +188,7 @@ def limit_status(
         capacity=rate.cp // 1000,
         available=holds // 1000,
         requested=amount // 1000,
-        short=holds < amount,
+        short=bool(amount) and holds < amount,
         retry_after=None if retry_after is None else retry_after / 1000,
         refill_amount=rate.ra // 1000,
         refill_period=rate.rp // 1000,

@@ -88,10 +88,9 @@ def another(core: Core, ref: BucketRef, tried: set[int]) -> Bucket | None:
 
 
 def too_large(bucket: Bucket, consume: Mapping[str, Millitokens]) -> bool:
-    """Whether no single shard can ever hold this much."""
-    last = Shard(bucket.shard.n - 1, bucket.shard.n)
-    return bucket.shard.n > 1 and any(
-        amount > share(bucket.limits.rates[bucket.limits.positions[name]].cp, last)
+    """Whether this shard can never hold so much."""
+    return any(
+        amount > share(bucket.limits.rates[bucket.limits.positions[name]].cp, bucket.shard)
         for name, amount in consume.items()
     )
 
@@ -379,11 +378,8 @@ def allot(
         spare = sum(holds.values()) - amount
         if spare < 0 and not force:
             return None
-        # In a forced draw, what stays is a debt, and each shard is left with its part of it.
-        stays = {
-            index: share(min(0, spare), Shard(place, len(holds)))
-            for place, index in enumerate(holds)
-        }
+        # Shards divide a debt as they divide what accrues, so that all are out of it at once.
+        stays = {b.shard.i: share(min(0, spare), b.shard) for b in buckets}
         # Shards that give already come first: the fewer are written to, the cheaper.
         for index in sorted(holds, key=lambda index: (index not in drawn, -holds[index])):
             part = min(left, holds[index] - stays[index])

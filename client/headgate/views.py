@@ -14,18 +14,19 @@ FRESH = Milliseconds(1_000)
 _IDLE_BELOW = 0.5
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Refusal:
-    """A rejection worth repeating without asking: these amounts were short until then."""
+    """A rejection worth repeating without asking: which amount of which limit was short, and
+    until when it will be."""
 
-    until: Milliseconds
-    short: Mapping[str, Millitokens]
+    short: Mapping[str, tuple[Millitokens, Milliseconds]]
     buckets: tuple[Bucket, ...]
 
     def covers(self, consume: Mapping[str, Millitokens], now: Milliseconds) -> bool:
         """Whether this request would be rejected for the same reason."""
-        return now < self.until and any(
-            consume.get(name, 0) >= amount for name, amount in self.short.items()
+        return any(
+            consume.get(name, 0) >= amount and now < until
+            for name, (amount, until) in self.short.items()
         )
 
 
@@ -43,7 +44,9 @@ class View:
     def update(self, bucket: Bucket, drew: Sequence[Millitokens] | None, now: Milliseconds) -> None:
         """A newer answer. What `tc` grew by beyond our own draw, others drew."""
         elapsed = now - self.seen
-        if elapsed > 0 and bucket.limits is self.bucket.limits:
+        if bucket.limits is not self.bucket.limits:
+            self.others = None
+        elif elapsed > 0:
             weight = min(1.0, elapsed / FRESH)
             own = drew or (0,) * len(bucket.tc)
             before = self.others or (0.0,) * len(bucket.tc)

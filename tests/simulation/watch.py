@@ -10,12 +10,14 @@ P6  an acquire never takes more writes than the design allows.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict, deque
 
 from headgate.bucket import Milliseconds, accrued
 from headgate.schema import Decoder, parse_bucket_pk
 
 SLACK = 100
+TC = re.compile(r"b_(\w+)_tc (:\w+)")
 MEMORY = 1_000
 
 
@@ -54,6 +56,15 @@ class Reference:
         self.level += grown
 
 
+def held(buckets, now):
+    """What these shards together hold at this time, by limit."""
+    total = defaultdict(int)
+    for bucket in buckets:
+        for name, holds in zip(bucket.limits.names, bucket.available(Milliseconds(now)), strict=True):
+            total[name] += holds
+    return dict(total)
+
+
 class Watcher:
     """Sees every change. `e` grows with the worst latency and clock error seen so far."""
 
@@ -62,8 +73,11 @@ class Watcher:
         self.decoder = Decoder()
         self.references = {}
         self.buckets = defaultdict(dict)  # ref -> shard -> Bucket
-        self.history = defaultdict(lambda: deque(maxlen=4_000))  # ref -> (time, available)
+        self.history = defaultdict(lambda: deque(maxlen=4_000))  # ref -> (time, shards)
         self.debits = 0
+        self.expired = set()
+        self.removed = set()
+        self.by_token = {}
         self.admitted = defaultdict(int)
         world.watchers.append(self)
 
@@ -77,11 +91,19 @@ class Watcher:
         before = self.decoder.bucket(old) if old else None
         after = self.decoder.bucket(new) if new else None
         known = self.buckets[ref]
+        if after is None and actor is None:
+            self.expired.add(ref)
         known.pop(index, None)
         if after is not None:
             known[index] = after
+        if before and after:
+            gone = set(before.limits.names) - set(after.limits.names)
+            self.removed |= {(ref, name) for name in gone}
         for name in set(after.limits.names if after else ()):
-            self._rate(ref, name, now, recreated=before is None and len(known) == 1)
+            new = not any(name in b.limits.positions for i, b in known.items() if i != index)
+            if before is not None:
+                new = new and name not in before.limits.positions
+            self._rate(ref, name, now, recreated=new, added=before is not None)
             moved = self._tc(after, name) - self._tc(before, name)
             if before is not None and before.limits is not after.limits:
                 # Other limits, not a draw: one that is new, or was there before, starts at 0.
@@ -90,7 +112,7 @@ class Watcher:
                 moved = 0
             if moved:
                 self._draw(ref, name, moved, now, actor)
-        self.history[ref].append((now, self.available(ref, now)))
+        self.history[ref].append((now, tuple(known.values())))
 
     @staticmethod
     def _tc(bucket, name):
@@ -98,7 +120,7 @@ class Watcher:
             return 0
         return bucket.tc[bucket.limits.positions[name]]
 
-    def _rate(self, ref, name, now, *, recreated):
+    def _rate(self, ref, name, now, *, recreated, added):
         """The reference follows the limits that the shards hold; the widest of them, while
         a change is still on its way through the shards."""
         rates = [
@@ -109,14 +131,13 @@ class Watcher:
         widest = max(rates, key=lambda rate: (rate.cp, rate.ra / rate.rp))
         widest = widest._replace(ra=max(r.ra * widest.rp // r.rp for r in rates))
         reference = self.references.get((ref, name))
-        if reference is None or (recreated and reference.rate != widest):
+        if reference is None or (recreated and (added or reference.rate != widest)):
             self.references[ref, name] = Reference(widest, self.error(), now)
         elif reference.rate != widest:
             reference.change(widest, now)
 
     def error(self):
-        faults = self.world.faults
-        return SLACK + 2 * faults.latency + 2 * self.world.clock_error + 2
+        return SLACK + self.world.oldest + 2 * self.world.clock_error + 2
 
     def _draw(self, ref, name, amount, now, actor):
         client, operation, call, answered = actor
@@ -124,6 +145,8 @@ class Watcher:
         client.drawn[key] = client.drawn.get(key, 0) + amount
         if not answered and amount > 0:
             client.unsure[key] = client.unsure.get(key, 0) + amount
+            token = call.params.get("ClientRequestToken")
+            self.by_token.setdefault(token, []).append((key, amount))
         reference = self.references[key]
         if self.error() > reference.e:
             reference.widen(self.error())
@@ -139,29 +162,25 @@ class Watcher:
                     f"({reference.rate}, e={reference.e})"
                 )
 
+    def confirmed(self, client, call):
+        """A transaction that took effect before, and whose repetition was now answered."""
+        for key, amount in self.by_token.pop(call.params.get("ClientRequestToken"), ()):
+            client.unsure[key] -= amount
+
     def credit_lost(self, client, call):
         """A credit that was never applied: its sender counts it as given back."""
         ref, _ = parse_bucket_pk(call.params["Key"]["PK"]["S"])
-        update = call.params["UpdateExpression"]
         values = call.params["ExpressionAttributeValues"]
-        for word in update.replace(",", " ").split("b_")[1:]:
-            attribute, value = word.split()[:2]
-            if attribute.endswith("_tc") and not attribute.startswith("wcu"):
-                key = ref, attribute[:-3]
-                lost = -int(values[value]["N"])
-                client.unsure[key] = client.unsure.get(key, 0) + lost
+        for name, value in TC.findall(call.params["UpdateExpression"]):
+            if name != "wcu":
+                key = ref, name
+                client.unsure[key] = client.unsure.get(key, 0) - int(values[value]["N"])
 
     # ------------------------------------------------------------ balances
 
     def available(self, ref, now):
         """What all shards together hold, by limit."""
-        total = defaultdict(int)
-        for bucket in self.buckets[ref].values():
-            for name, holds in zip(
-                bucket.limits.names, bucket.available(Milliseconds(now)), strict=True
-            ):
-                total[name] += holds
-        return dict(total)
+        return held(self.buckets[ref].values(), now)
 
     def check_rejection(self, client, error, consume, since):
         """P3: there was a moment at which it was right to say no."""
@@ -172,7 +191,7 @@ class Watcher:
         )
         if ref is None or error.contended:
             return
-        start = since - MEMORY if error.remembered else since
+        start = since - MEMORY - self.world.oldest if error.remembered else since
         tolerance_ms = self.world.clock_error + 1
         for violation in error.violations:
             wanted = violation.requested * 1000
@@ -180,24 +199,11 @@ class Watcher:
             if reference is None or wanted > reference.rate.cp:
                 return
             grace = tolerance_ms * reference.rate.ra // reference.rate.rp + 2
-            moments = [a for t, a in self.history[ref] if start <= t <= now]
-            moments.append(self._at_start(ref, start))
+            moments = [held(b, t) for t, b in self.history[ref] if start <= t <= now]
+            moments += [held(b, start) for t, b in self.history[ref] if t <= start][-1:]
             if any(a.get(violation.name, 0) - grace < wanted for a in moments):
                 return
         raise Broken(f"P3: {client.name} was told: {error}; but there was always enough")
-
-    def _at_start(self, ref, start):
-        """What there was when it began: the newest state before, which since has only grown."""
-        past = [(t, a) for t, a in self.history[ref] if t <= start]
-        if not past:
-            return {}
-        t, amounts = past[-1]
-        grown = {}
-        for name, amount in amounts.items():
-            rate = self.references[ref, name].rate
-            more = accrued(rate, Milliseconds(start)) - accrued(rate, Milliseconds(t))
-            grown[name] = min(rate.cp, amount + more)
-        return grown
 
     def check_ledger(self, client):
         """P2, whenever a client rests."""
@@ -205,8 +211,12 @@ class Watcher:
         for key in keys:
             drawn = client.drawn.get(key, 0)
             believed = client.known.get(key, 0) + client.unsure.get(key, 0)
-            if drawn != believed:
-                ref, name = key
+            ref, name = key
+            if drawn > believed and (ref in self.expired or key in self.removed):
+                # Given back to a bucket that had expired, so was full, or to a limit that was
+                # taken out of it: there was nothing to do.
+                client.unsure[key] = client.unsure.get(key, 0) + drawn - believed
+            elif drawn != believed:
                 raise Broken(
                     f"P2: {client.name} drew {drawn} of {ref.entity_id}/{ref.resource}/{name} "
                     f"by the table, and knows of {client.known.get(key, 0)} plus "

@@ -15,7 +15,7 @@ from email.utils import formatdate
 from headgate.breaker import Breaker
 from headgate.clock import Clock
 from headgate.core import Core, Settings
-from headgate.effects import Conflicted, Pause, Throttled, Unreachable
+from headgate.effects import Answer, Conflicted, Pause, Throttled, Unreachable
 from tests.simulation.engine import Engine
 
 START = 1_767_225_600_000  # 2026-01-01, in milliseconds
@@ -67,6 +67,8 @@ class World:
         self.actor = None
         self.watchers = []
         self.clock_error = 0
+        self.oldest = 0  # the longest that a request was under way when it took effect
+        self.made = {}
         self.graveyard = []  # crashed scripts: a dead process runs no clean-up
         self.steps = 0
 
@@ -122,6 +124,8 @@ class World:
 
     def _send(self, client, script, calls):
         answers = [None] * len(calls)
+        for call in calls:
+            self.made.setdefault(id(call), (self.now, call))
         client.calls += len(calls)
         sent = client.core.clock.raw()
         operation = client.operation
@@ -178,11 +182,15 @@ class World:
                 if not answered and not call.repeatable:
                     self._never_applied(client, call)
                 return Conflicted()
+        self.oldest = max(self.oldest, self.now - self.made[id(call)][0])
         self.actor = (client, operation, call, answered)
         try:
             outcome = self.engine.send(call)
         finally:
             self.actor = None
+        if answered and "ClientRequestToken" in call.params and isinstance(outcome, Answer):
+            for watcher in self.watchers:
+                watcher.confirmed(client, call)
         if not answered and not call.repeatable and type(outcome).__name__ != "Answer":
             self._never_applied(client, call)
         return outcome
