@@ -68,23 +68,24 @@ def make_archive(
 
 
 def _lifecycle(options: ArchiveOptions) -> list[s3.LifecycleRule]:
+    leftovers = s3.LifecycleRule(
+        id="Leftovers",
+        abort_incomplete_multipart_upload_after=Duration.days(7),
+        noncurrent_version_expiration=Duration.days(KEEP_OLD_VERSIONS),
+        enabled=True,
+    )
+    if options.cold_after is None and options.expire_after is None:
+        return [leftovers]
     cold = (
         [s3.Transition(storage_class=options.cold_class, transition_after=options.cold_after)]
         if options.cold_after
         else None
     )
-    return [
-        s3.LifecycleRule(
-            id="Age",
-            prefix=options.prefix or None,
-            transitions=cold,
-            expiration=options.expire_after,
-            enabled=True,
-        ),
-        s3.LifecycleRule(
-            id="Leftovers",
-            abort_incomplete_multipart_upload_after=Duration.days(7),
-            noncurrent_version_expiration=Duration.days(KEEP_OLD_VERSIONS),
-            enabled=True,
-        ),
-    ]
+    age = s3.LifecycleRule(
+        id="Age",
+        prefix=options.prefix or None,
+        transitions=cold,
+        expiration=options.expire_after,
+        enabled=True,
+    )
+    return [age, leftovers]

@@ -1,0 +1,208 @@
+"""What is uploaded: the layer and the functions' packages."""
+
+import io
+import re
+import subprocess
+import sys
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from aws_cdk import Stack
+from aws_cdk import aws_lambda as lambda_
+
+import headgate
+from headgate_cdk import RateLimiter, staging
+
+FUNCTIONS = ("aggregator", "archiver")
+COMPILED = (".so", ".pyd", ".dylib", ".dll", ".pyc")
+
+
+def zipped(files) -> int:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, source in files.items():
+            archive.write(source, name)
+    return len(buffer.getvalue())
+
+
+def test_the_layer_holds_the_client_and_nothing_else():
+    files = staging.client_files()
+    assert {Path(name).parts[:2] for name in files} == {("python", "headgate")}
+    sources = Path(headgate.__file__).parent
+    assert set(files.values()) == {*sources.rglob("*.py"), sources / "py.typed"}
+
+
+def test_the_zipped_layer_is_under_200_kilobytes():
+    assert zipped(staging.client_files()) < 200 * 1024
+
+
+def test_the_staged_layer_imports_with_nothing_but_what_the_runtime_has(tmp_path):
+    folder = staging.stage(staging.client_files(), tmp_path)
+    program = "import headgate; headgate.SyncRateLimiter; print(headgate.__file__)"
+    ran = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        env={"PYTHONPATH": str(folder / "python"), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert Path(ran.stdout.strip()).is_relative_to(folder)
+
+
+def test_the_same_sources_make_the_same_folder_wherever_and_whenever(tmp_path):
+    files = staging.client_files()
+    one, other = (staging.stage(files, tmp_path / name) for name in ("one", "other"))
+    assert one.name == other.name
+
+    copied = {}
+    for name, source in reversed(files.items()):
+        copied[name] = tmp_path / "copy" / name
+        copied[name].parent.mkdir(parents=True, exist_ok=True)
+        copied[name].write_bytes(source.read_bytes())
+        copied[name].chmod(0o600)
+    assert staging.digest(copied) == staging.digest(files)
+
+    (tmp_path / "copy/python/headgate/limit.py").write_text("changed")
+    assert staging.digest(copied) != staging.digest(files)
+
+
+def test_staging_again_changes_nothing(tmp_path):
+    first = staging.stage(staging.client_files(), tmp_path)
+    times = {path: path.stat().st_mtime_ns for path in first.rglob("*")}
+    assert staging.stage(staging.client_files(), tmp_path) == first
+    assert {path: path.stat().st_mtime_ns for path in first.rglob("*")} == times
+    assert [path.name for path in tmp_path.iterdir()] == [first.name]
+
+
+def test_two_stacks_synthesize_the_same_asset(new_stack, template_of):
+    keys = set()
+    for _ in range(2):
+        stack = new_stack()
+        assert RateLimiter(stack, "Limiter").layer
+        keys.add(template_of(stack).only("AWS::Lambda::LayerVersion")["Content"]["S3Key"])
+    assert len(keys) == 1
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_no_compiled_file_enters_a_function(function):
+    files = staging.function_files(function)
+    assert f"{function}/handler.py" in files
+    assert [name for name in files if name.endswith(COMPILED) or "__pycache__" in name] == []
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory):
+    """What Lambda's runtime has, in a folder of its own."""
+    folder = tmp_path_factory.mktemp("runtime")
+    for name in staging.PROVIDED:
+        for file in metadata.files(name):
+            if file.parts[0] == ".." or "__pycache__" in file.parts:
+                continue
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).symlink_to(Path(file.locate()))
+    return folder
+
+
+START = """
+from types import SimpleNamespace
+import aws_xray_sdk.core, botocore, wrapt
+from {function}.handler import handler
+print(botocore.__file__, wrapt.__file__)
+context = SimpleNamespace(
+    function_name="f", memory_limit_in_mb=128, invoked_function_arn="arn:f", aws_request_id="1"
+)
+assert handler({{"Records": [{record}]}}, context) == {{"batchItemFailures": []}}
+"""
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_function_starts_from_its_package_the_layer_and_the_runtime(function, runtime, tmp_path):
+    package = staging.stage(staging.function_files(function), tmp_path)
+    layer = staging.stage(staging.client_files(), tmp_path)
+    # Of no interest to either function, so that neither has anything to call.
+    keys = {"PK": {"S": "h3Zk0a-_9Qw/SYSTEM#"}, "SK": {"S": "#VERSION"}}
+    event = {
+        "eventID": "1",
+        "eventName": "MODIFY",
+        "eventSource": "aws:dynamodb",
+        "dynamodb": {"Keys": keys, "SequenceNumber": "1", "StreamViewType": "KEYS_ONLY"},
+    }
+    ran = subprocess.run(
+        # -S: without the packages of the environment that synthesizes.
+        [sys.executable, "-S", "-P", "-c", START.format(function=function, record=event)],
+        env={
+            "PYTHONPATH": f"{package}:{layer / 'python'}:{runtime}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "POWERTOOLS_SERVICE_NAME": function,
+            "POWERTOOLS_TRACE_DISABLED": "true",
+            "POWERTOOLS_METRICS_NAMESPACE": "Headgate",
+            "HEADGATE_TABLE": "limits",
+            "HEADGATE_ARCHIVE_BUCKET": "archive",
+            "HEADGATE_ARCHIVE_PREFIX": "audit/",
+            "AWS_DEFAULT_REGION": "eu-central-1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert str(runtime) in ran.stdout
+    assert str(package) in ran.stdout
+
+
+def test_everything_that_the_packages_need_is_packed_or_provided():
+    def plain(name):
+        return re.sub(r"[-_.]+", "-", name).lower()
+
+    known = {plain(name) for name in (*staging.PACKAGES, *staging.PROVIDED)}
+    for package in staging.PACKAGES:
+        needs = [need for need in metadata.requires(package) or [] if "extra ==" not in need]
+        for need in needs:
+            assert plain(re.match(r"[A-Za-z0-9._-]+", need)[0]) in known, (package, need)
+
+
+def test_a_package_with_compiled_files_is_refused():
+    with pytest.raises(staging.NotStageable, match=r"pydantic.core has a compiled file, .*\.so"):
+        staging.package_files("pydantic_core")
+
+
+def test_a_package_that_is_missing_is_named_with_the_remedy():
+    with pytest.raises(
+        staging.NotStageable, match=r"no-such-thing is not installed.*\[cdk\]"
+    ):
+        staging.package_files("no-such-thing")
+
+
+def test_functions_of_one_stack_share_the_limiters_layer(stack, template_of):
+    limiter = RateLimiter(stack, "Limiter")
+    for name in ("One", "Two"):
+        limiter.attach(python_function(stack, name))
+    template = template_of(stack)
+    assert template.count("AWS::Lambda::LayerVersion") == 1
+
+
+def test_another_stack_gets_a_layer_of_its_own_so_that_the_first_can_change_its(
+    new_stack, template_of
+):
+    first = new_stack("First")
+    limiter = RateLimiter(first, "Limiter")
+    second = Stack(first.node.scope, "Second")
+    for name in ("One", "Two"):
+        limiter.attach(python_function(second, name))
+    template = template_of(second)
+    assert template.count("AWS::Lambda::LayerVersion") == 1
+    imports = re.findall(r"First:ExportsOutput(\w+)", str(template.raw))
+    assert imports
+    assert not [name for name in imports if "Layer" in name]
+
+
+def python_function(scope, name):
+    return lambda_.Function(
+        scope,
+        name,
+        runtime=lambda_.Runtime.PYTHON_3_13,
+        handler="index.handler",
+        code=lambda_.Code.from_inline("def handler(event, context): pass"),
+    )
