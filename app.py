@@ -22,6 +22,7 @@ from headgate_cdk import (
     InvalidOption,
     RateLimiter,
 )
+from headgate_cdk.checks import matches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,10 +113,23 @@ class HeadgateStack(cdk.Stack):
         return choices[word]
 
 
+def stack_of(app: cdk.App) -> HeadgateStack:
+    """The app's stack, named by context."""
+    name = app.node.try_get_context("name") or "headgate"
+    # Stacks allow no underscore and tables no shorter name.
+    matches(
+        "context name",
+        name,
+        r"[A-Za-z][A-Za-z0-9-]{2,127}",
+        "must be a letter, then 2 to 127 letters, digits or '-'",
+    )
+    return HeadgateStack(app, name)
+
+
 def main() -> None:
     """Synthesize."""
     app = cdk.App()
-    HeadgateStack(app, app.node.try_get_context("name") or "headgate")
+    stack_of(app)
     app.synth()
 
 

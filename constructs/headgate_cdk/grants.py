@@ -34,6 +34,18 @@ READS = (*GETS, "dynamodb:Query")
 ADMINISTERS = (*ACQUIRES, "dynamodb:Query", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem")
 
 
+# CDK's own grants on a key have the same actions, written with wildcards.
+DECRYPTS = ("kms:Decrypt", "kms:DescribeKey")
+ENCRYPTS = (
+    *DECRYPTS,
+    "kms:Encrypt",
+    "kms:GenerateDataKey",
+    "kms:GenerateDataKeyWithoutPlaintext",
+    "kms:ReEncryptFrom",
+    "kms:ReEncryptTo",
+)
+
+
 @dataclass(frozen=True)
 class Namespace:
     """A namespace of the table: the name that callers use and the id that its keys start with.
@@ -122,7 +134,7 @@ class Grants:
         arn = self._table.table_arn
         if self._key is not None:
             writes = "dynamodb:UpdateItem" in actions
-            (self._key.grant_encrypt_decrypt if writes else self._key.grant_decrypt)(grantee)
+            self._key.grant(grantee, *(ENCRYPTS if writes else DECRYPTS))
         return iam.Grant.add_to_principal(
             grantee=grantee,
             actions=list(actions),

@@ -18,7 +18,7 @@ from aws_cdk import aws_sqs as sqs
 from headgate import schema
 from headgate_cdk.acknowledged import acknowledge
 from headgate_cdk.functions import make_function
-from headgate_cdk.grants import ADMINISTERS
+from headgate_cdk.grants import ADMINISTERS, ENCRYPTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,7 +100,7 @@ def make_aggregator(
         )
     )
     if key is not None:
-        key.grant_encrypt_decrypt(function)
+        key.grant(function, *ENCRYPTS)
     _feed(function, table, dead_letters, options, BUCKETS_AND_DEFAULTS)
     return function
 
@@ -158,6 +158,13 @@ def _feed(
             filters=[lambda_.FilterCriteria.filter(dict(pattern))],
         )
     )
+    if dead_letters.encryption_master_key is not None and function.role is not None:
+        for action in ("kms:GenerateDataKey*", "kms:ReEncrypt*"):
+            acknowledge(
+                function.role,
+                f"AwsSolutions-IAM5[Action::{action}]",
+                "The CDK's own grant to send to an encrypted queue",
+            )
 
 
 def _let_write(function: lambda_.Function, archive: s3.IBucket, names: str) -> None:
@@ -165,7 +172,7 @@ def _let_write(function: lambda_.Function, archive: s3.IBucket, names: str) -> N
     objects = archive.arn_for_objects(names)
     function.add_to_role_policy(iam.PolicyStatement(actions=["s3:PutObject"], resources=[objects]))
     if archive.encryption_key is not None:
-        archive.encryption_key.grant_encrypt_decrypt(function)
+        archive.encryption_key.grant(function, *ENCRYPTS)
     if isinstance(archive, s3.Bucket) and isinstance(archive.node.default_child, s3.CfnBucket):
         logical_id = Stack.of(archive).get_logical_id(archive.node.default_child)
         acknowledge(

@@ -169,9 +169,7 @@ def test_a_package_with_compiled_files_is_refused():
 
 
 def test_a_package_that_is_missing_is_named_with_the_remedy():
-    with pytest.raises(
-        staging.NotStageable, match=r"no-such-thing is not installed.*\[cdk\]"
-    ):
+    with pytest.raises(staging.NotStageable, match=r"no-such-thing is not installed.*\[cdk\]"):
         staging.package_files("no-such-thing")
 
 
