@@ -63,9 +63,6 @@ def set_limits(
     who, what = _level(entity_id, resource)
     if on_unavailable is not None and not (who is None and what is None):
         raise ValidationError("on_unavailable is stored with the system's limits only")
-    for limit in limits:
-        if not isinstance(limit, Limit):
-            raise ValidationError(f"limits must be Limit objects: {limit!r}")
     wanted = LimitSet(limits) if limits or on_unavailable is None else None
     if on_unavailable is not None:
         policy(on_unavailable)

@@ -98,7 +98,11 @@ class LimitSet:
     """
 
     def __init__(self, limits: Iterable[Limit]) -> None:
-        self.limits = tuple(sorted(limits, key=lambda limit: limit.name))
+        given = tuple(limits)
+        for limit in given:
+            if not isinstance(limit, Limit):
+                raise ValidationError(f"limits must be Limit objects: {limit!r}")
+        self.limits = tuple(sorted(given, key=lambda limit: limit.name))
         self.names = tuple(limit.name for limit in self.limits)
         if not 1 <= len(self.names) <= MAX_LIMITS:
             raise ValidationError(

@@ -1,0 +1,72 @@
+"""The backends that the behaviours are tested over: a name, and how to open one.
+
+A backend is one table, one time, and clients made by `limiter(**options)`: an adapter as
+tests/limiters.py describes it. Clients of a backend share its table, its time and, unless
+they say otherwise, a namespace.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from moto import mock_aws
+
+from tests.limiters import AgreedClock, Async, Sync, Time, create_table
+
+if TYPE_CHECKING:
+    import pytest
+
+NAMESPACE_ID = "behaviours_"
+
+
+class Backend:
+    """One table, its time, and as many clients as a test wants."""
+
+    def __init__(self, make: Callable[..., Any], time: Time, **options: Any) -> None:
+        self.time = time
+        self._make = make
+        self._options = options
+        self._stack = ExitStack()
+
+    def limiter(self, **options: Any) -> Any:
+        """A client that has seen nothing yet."""
+        given: dict[str, Any] = {"namespace_id": NAMESPACE_ID, "clock": AgreedClock(self.time)}
+        made = self._make(**(given | self._options | options))
+        self._stack.callback(made.close)
+        return made
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+@contextmanager
+def _on_ministack(request: pytest.FixtureRequest, make: Callable[..., Any]) -> Iterator[Backend]:
+    url = request.getfixturevalue("ministack").endpoint_url
+    table = f"table-{uuid.uuid4().hex}"
+    create_table(table, url)
+    yield Backend(make, Time(), table=table, endpoint_url=url)
+
+
+def ministack_sync(request: pytest.FixtureRequest) -> AbstractContextManager[Backend]:
+    return _on_ministack(request, Sync.made)
+
+
+def ministack_async(request: pytest.FixtureRequest) -> AbstractContextManager[Backend]:
+    return _on_ministack(request, Async.made)
+
+
+@contextmanager
+def moto_sync(_: pytest.FixtureRequest) -> Iterator[Backend]:
+    with mock_aws():
+        create_table("behaviours")
+        yield Backend(Sync.made, Time(), table="behaviours")
+
+
+BACKENDS: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[Backend]]] = {
+    "ministack-sync": ministack_sync,
+    "ministack-async": ministack_async,
+    "moto-sync": moto_sync,
+}
