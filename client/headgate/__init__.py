@@ -1,7 +1,9 @@
 """Headgate: a token-bucket rate limiter on one DynamoDB table. One conditional write admits."""
 
+from headgate.audit import AuditEvent, AuditPage
 from headgate.breaker import BreakerState
 from headgate.bucket import LimitStatus
+from headgate.capacity import BucketCapacity, LimitCapacity, ResourceCapacity
 from headgate.checks import CheckResult
 from headgate.core import CacheStats, Event
 from headgate.errors import (
@@ -22,10 +24,14 @@ from headgate.lease import Request
 from headgate.limit import Limit
 from headgate.limiter import Lease, RateLimiter, SyncLease, SyncRateLimiter
 from headgate.records import Entity, LimitsConfig, ResolvedLimits
+from headgate.usage import UsagePage, UsageSnapshot, UsageSummary
 
 __all__ = [
     "AccessDenied",
+    "AuditEvent",
+    "AuditPage",
     "BreakerState",
+    "BucketCapacity",
     "CacheStats",
     "CheckResult",
     "ClockSkewed",
@@ -36,6 +42,7 @@ __all__ = [
     "HeadgateError",
     "Lease",
     "Limit",
+    "LimitCapacity",
     "LimitStatus",
     "LimitsConfig",
     "LimitsNotFound",
@@ -44,10 +51,14 @@ __all__ = [
     "RateLimiterUnavailable",
     "Request",
     "ResolvedLimits",
+    "ResourceCapacity",
     "SyncLease",
     "SyncRateLimiter",
     "TableError",
     "TableNotFound",
+    "UsagePage",
+    "UsageSnapshot",
+    "UsageSummary",
     "ValidationError",
     "VersionConflict",
 ]

@@ -23,7 +23,7 @@ from typing import (
     overload,
 )
 
-from headgate import admin, checks, config, entities
+from headgate import admin, audit, capacity, checks, config, entities, usage
 from headgate.breaker import BreakerState
 from headgate.clock import Clock
 from headgate.core import CacheStats, Core, Event, OnUnavailable, Settings, seconds
@@ -392,6 +392,10 @@ class SyncRateLimiter(_Limiter):
     update_entity = sync(entities.update_entity)
     delete_entity = sync(entities.delete_entity)
     list_children = sync(entities.list_children)
+    get_usage_snapshots = sync(usage.get_usage_snapshots)
+    get_usage_summary = sync(usage.get_usage_summary)
+    get_resource_capacity = sync(capacity.get_resource_capacity)
+    get_audit_events = sync(audit.get_audit_events)
 
     def close(self) -> None:
         """Lets go of connections and threads."""
@@ -464,6 +468,10 @@ class RateLimiter(_Limiter):
     update_entity = aio(entities.update_entity)
     delete_entity = aio(entities.delete_entity)
     list_children = aio(entities.list_children)
+    get_usage_snapshots = aio(usage.get_usage_snapshots)
+    get_usage_summary = aio(usage.get_usage_summary)
+    get_resource_capacity = aio(capacity.get_resource_capacity)
+    get_audit_events = aio(audit.get_audit_events)
 
     async def close(self) -> None:
         """Lets go of the connections."""
