@@ -38,6 +38,15 @@ def known(core: Core, ref: BucketRef, now: Milliseconds) -> Resolution | None:
     return _answer(core, ref, _cached(core, ref, now))
 
 
+def as_of(core: Core, ref: BucketRef, now: Milliseconds) -> Milliseconds:
+    """When the oldest of what the cache holds for this bucket was read: limits that were taken
+    from it may have changed since then.
+    """
+    oldest = now - int(core.settings.config_ttl * 1000)
+    read = [entry[0] for place, _ in _places(ref) if (entry := core.records.get(place))]
+    return min((at for at in read if at > oldest), default=now)
+
+
 def guess(core: Core, ref: BucketRef, now: Milliseconds) -> LimitSet | None:
     """The limits of an entity that has none of its own, if the cache holds the defaults.
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from moto import mock_aws
 
-from tests.limiters import AgreedClock, Async, Sync, Time, create_table
+from headgate.schema import BucketRef
+from tests.limiters import AgreedClock, Async, Sync, Time, boto_session, create_table
 
 if TYPE_CHECKING:
     import pytest
@@ -25,9 +26,16 @@ NAMESPACE_ID = "behaviours_"
 class Backend:
     """One table, its time, and as many clients as a test wants."""
 
-    def __init__(self, make: Callable[..., Any], time: Time, **options: Any) -> None:
+    def __init__(
+        self,
+        make: Callable[..., Any],
+        time: Time,
+        delete: Callable[[dict[str, Any]], None],
+        **options: Any,
+    ) -> None:
         self.time = time
         self._make = make
+        self._delete = delete
         self._options = options
         self._stack = ExitStack()
 
@@ -38,8 +46,20 @@ class Backend:
         self._stack.callback(made.close)
         return made
 
+    def expire(self, entity_id: str, resource: str) -> None:
+        """The bucket goes as DynamoDB's expiry takes it."""
+        ref = BucketRef(NAMESPACE_ID, entity_id, resource)
+        self._delete(ref.key(0))
+
     def close(self) -> None:
         self._stack.close()
+
+
+@contextmanager
+def _deleting(table: str, url: str | None) -> Iterator[Callable[[dict[str, Any]], None]]:
+    client = boto_session().client("dynamodb", endpoint_url=url)
+    yield lambda key: client.delete_item(TableName=table, Key=key)
+    client.close()
 
 
 @contextmanager
@@ -47,7 +67,8 @@ def _on_ministack(request: pytest.FixtureRequest, make: Callable[..., Any]) -> I
     url = request.getfixturevalue("ministack").endpoint_url
     table = f"table-{uuid.uuid4().hex}"
     create_table(table, url)
-    yield Backend(make, Time(), table=table, endpoint_url=url)
+    with _deleting(table, url) as delete:
+        yield Backend(make, Time(), delete, table=table, endpoint_url=url)
 
 
 def ministack_sync(request: pytest.FixtureRequest) -> AbstractContextManager[Backend]:
@@ -62,7 +83,8 @@ def ministack_async(request: pytest.FixtureRequest) -> AbstractContextManager[Ba
 def moto_sync(_: pytest.FixtureRequest) -> Iterator[Backend]:
     with mock_aws():
         create_table("behaviours")
-        yield Backend(Sync.made, Time(), table="behaviours")
+        with _deleting("behaviours", None) as delete:
+            yield Backend(Sync.made, Time(), delete, table="behaviours")
 
 
 BACKENDS: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[Backend]]] = {
