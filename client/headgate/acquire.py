@@ -25,7 +25,7 @@ from headgate.bucket import (
     Millitokens,
     earned,
 )
-from headgate.core import Core, failure
+from headgate.core import Core, failure, logger
 from headgate.effects import (
     Answer,
     Call,
@@ -34,9 +34,11 @@ from headgate.effects import (
     Flow,
     Item,
     Outcome,
+    Pause,
     Throttled,
     Unreachable,
 )
+from headgate.errors import HeadgateError
 from headgate.limit import LimitSet
 from headgate.reads import batch_get, keyed
 from headgate.records import Place
@@ -45,6 +47,7 @@ from headgate.status import contended, exceeded
 from headgate.views import FRESH, Refusal, View
 
 MAX_WRITES = 4
+MAX_CREDITS = 12  # each known not to have been done before the next is sent
 OTHER_SHARDS = 2
 
 Amounts = Mapping[str, Millitokens]
@@ -113,7 +116,7 @@ class Draw:
             outcome = yield from self._write(bucket, fresh=attempt > 0)
             match outcome:
                 case Answer(body):
-                    return (yield from self._granted(bucket, body["Attributes"]))
+                    return self._granted(bucket, body["Attributes"])
                 case ConditionFailed(None):
                     found = yield from self._absent(bucket)
                     if isinstance(found, Drawn):
@@ -155,12 +158,9 @@ class Draw:
             self._fit(limits)
             return replace(Bucket.unseen(limits, now), shard=shards.of(core, ref, index))
         self._hold_to_config(view, now)
-        if self._out_of_line(view.bucket):
-            settled = yield from reconcile(core, ref, view.bucket, self.explicit)
-            bucket = settled or Bucket.unseen(self.wanted or view.bucket.limits, now)
-            self._fit(bucket.limits)
+        bucket = yield from self._settled(view.bucket)
+        if bucket is not view.bucket:
             return bucket
-        self._fit(view.bucket.limits)
         return view.expect(view.bucket.limits.amounts(self.consume), now)
 
     def _hold_to_config(self, view: View, now: Milliseconds) -> None:
@@ -169,7 +169,7 @@ class Draw:
         """
         core = self.core
         if not view.checked:
-            view.checked, view.epoch = now, core.epoch
+            view.checked, view.epoch = config.as_of(core, self.ref, now), core.epoch
         due = now - view.checked >= core.settings.config_ttl * 1000 or view.epoch != core.epoch
         if self.explicit is not None or not due:
             return
@@ -178,7 +178,16 @@ class Draw:
             self.beside = config.refresh(core, self.ref, now)
         else:
             self.wanted = resolution.limits
-            view.checked, view.epoch = now, core.epoch
+            view.checked, view.epoch = config.as_of(core, self.ref, now), core.epoch
+
+    def _settled(self, bucket: Bucket) -> Flow[Bucket]:
+        """The bucket with limits that this draw can go by."""
+        if self._out_of_line(bucket):
+            settled = yield from reconcile(self.core, self.ref, bucket, self.explicit)
+            bucket = settled or Bucket.unseen(self.wanted or bucket.limits, self.core.now())
+            self.wanted = bucket.limits
+        self._fit(bucket.limits)
+        return bucket
 
     def _out_of_line(self, bucket: Bucket) -> bool:
         if self.wanted is not None:
@@ -227,7 +236,8 @@ class Draw:
 
     def _confirmed(self, bucket: Bucket) -> Flow[Bucket]:
         """The request is larger than the capacity, as far as that is known: rejected for good,
-        unless the limits in force are larger."""
+        unless the limits in force are larger.
+        """
         core, ref = self.core, self.ref
         for seen in (yield from shards.read_all(core, ref)):
             if seen.shard.i == 0:
@@ -243,35 +253,45 @@ class Draw:
 
     # ------------------------------------------------------------ after the write
 
-    def _granted(self, bucket: Bucket, item: Item) -> Flow[Drawn]:
+    def _granted(self, bucket: Bucket, item: Item) -> Drawn:
         core, now = self.core, self.core.now()
         after = core.decoder.bucket(item)
-        view = core.views.saw(self.ref, after, now, bucket.limits.amounts(self.consume))
-        self._hold_to_config(view, now)
-        if self._out_of_line(after):
-            # What was drawn stays drawn; the bucket comes in line for the next.
-            after = (yield from reconcile(core, self.ref, after, self.explicit)) or after
-        if shards.wants_split(view):
-            yield from shards.split(core, self.ref, after)
+        core.views.saw(self.ref, after, now, bucket.limits.amounts(self.consume))
         return Drawn((Grant(self.ref, after.shard.i, self.consume),), (after,))
+
+    def upkeep(self, drawn: Drawn) -> Flow[None]:
+        """What the answer showed to be due: other limits, a split. The draw stands, whatever
+        becomes of this; the next one tries again.
+        """
+        core, after = self.core, drawn.buckets[0]
+        view = core.views.get(self.ref, after.shard.i)
+        if view is None or view.bucket is not after:
+            return
+        self._hold_to_config(view, core.now())
+        self.beside = None
+        try:
+            if self._out_of_line(after):
+                yield from reconcile(core, self.ref, after, self.explicit)
+            if shards.wants_split(view):
+                yield from shards.split(core, self.ref, after)
+        except HeadgateError as error:
+            view.checked = Milliseconds(0)
+            logger.info("upkeep of a bucket of %s was put off: %s", self.ref.resource, error)
 
     def _learn(self, item: Item) -> Flow[Bucket | Drawn]:
         """The condition failed and this is the item. Raises the rejection if it is one."""
         core, now = self.core, self.core.now()
         bucket = core.decoder.bucket(item)
         self._hold_to_config(core.views.saw(self.ref, bucket, now), now)
-        if self._out_of_line(bucket):
-            settled = yield from reconcile(core, self.ref, bucket, self.explicit)
-            if settled is None:
-                return Bucket.unseen(self.wanted or bucket.limits, now)
-            bucket, self.wanted = settled, settled.limits
-        self._fit(bucket.limits)
+        bucket = yield from self._settled(bucket)
         amounts = bucket.limits.amounts(self.consume)
         now = core.now()
         hot = bucket.wcu_tk + earned(WCU, WHOLE, now) < WCU_COST
         if hot and not self.force:
             return (yield from self._hot(bucket, of_key=True))
-        if not hot and all(not a or a <= b for a, b in zip(amounts, bucket.available(now), strict=True)):
+        if not hot and all(
+            not a or a <= b for a, b in zip(amounts, bucket.available(now), strict=True)
+        ):
             return bucket
         if bucket.shard.n == 1:
             if self.force:
@@ -281,7 +301,7 @@ class Draw:
         if len(self.tried) <= OTHER_SHARDS and not self.force:
             other = shards.another(core, self.ref, self.tried)
             if other is not None:
-                return other
+                return (yield from self._settled(other))
         return (yield from self._gather())
 
     def _rejected(self, buckets: Sequence[Bucket], now: Milliseconds) -> Exception:
@@ -315,7 +335,7 @@ class Draw:
         other = shards.another(core, self.ref, self.tried)
         if other is None:
             raise contended(self.ref)
-        return other
+        return (yield from self._settled(other))
 
     def _blind(self, bucket: Bucket) -> Flow[Drawn]:
         core = self.core
@@ -334,7 +354,8 @@ class Draw:
         core, ref = self.core, self.ref
         core.views.forget(ref, bucket.shard.i)
         if bucket.shard.i:
-            return (yield from shards.missing(core, ref, bucket))
+            found = yield from shards.missing(core, ref, bucket)
+            return (yield from self._settled(found))
         limits, entity = yield from config.for_creation(core, ref, self.explicit)
         self.wanted = limits
         self._fit(limits)
@@ -353,7 +374,7 @@ class Draw:
         match outcome:
             case Answer():
                 view = core.views.saw(ref, after, now)
-                view.checked, view.epoch = now, core.epoch
+                view.checked, view.epoch = config.as_of(core, ref, now), core.epoch
                 return Drawn((Grant(ref, 0, self.consume),), (after,))
             case ConditionFailed(item) if item is not None:
                 return (yield from self._learn(item))
@@ -373,7 +394,7 @@ def give_back(core: Core, grant: Grant, amounts: Amounts) -> Flow[bool]:
     """
     ref, shard = grant.ref, grant.shard
     core.views.refusals.pop(ref)
-    for _ in range(MAX_WRITES):
+    for attempt in range(MAX_CREDITS):
         bucket = yield from _seen(core, ref, shard)
         if bucket is not None:
             (outcome,) = yield from core.call(_credit(core, ref, bucket, amounts))
@@ -387,6 +408,7 @@ def give_back(core: Core, grant: Grant, amounts: Amounts) -> Flow[bool]:
                 case ConditionFailed(None):
                     core.views.forget(ref, shard)
                 case Conflicted() | Throttled():
+                    yield Pause(0.005 * 2 ** min(attempt, 6))
                     continue
                 case Unreachable():
                     return False

@@ -91,17 +91,15 @@ def together(flows: Sequence[Flow[T]]) -> Flow[list[T | Exception]]:
     """Runs flows side by side, their requests joined into one batch per step.
 
     An exception ends its own flow and takes its result's place, so that the caller sees what
-    the others did and can undo it. Only flows that do not pause are run together.
+    the others did and can undo it. A flow that pauses sits out the others' next batch.
     """
     results: list[T | Exception] = [RuntimeError("not run")] * len(flows)
-    waiting: dict[int, tuple[Call, ...]] = {}
+    waiting: dict[int, Effect] = {}
 
     def step(position: int, outcomes: Sequence[Outcome] | None) -> None:
         flow = flows[position]
         try:
-            effect = next(flow) if outcomes is None else flow.send(outcomes)
-            assert not isinstance(effect, Pause), "a flow that pauses cannot run beside others"
-            waiting[position] = effect
+            waiting[position] = next(flow) if outcomes is None else flow.send(outcomes)
         except StopIteration as stop:
             results[position] = stop.value
         except Exception as error:  # noqa: BLE001 - handed to the caller as a result
@@ -110,11 +108,15 @@ def together(flows: Sequence[Flow[T]]) -> Flow[list[T | Exception]]:
     for position in range(len(flows)):
         step(position, None)
     while waiting:
-        order = list(waiting)
-        batch = [waiting.pop(position) for position in order]
-        outcomes = yield tuple(request for requests in batch for request in requests)
-        start = 0
-        for position, requests in zip(order, batch, strict=True):
-            step(position, outcomes[start : start + len(requests)])
-            start += len(requests)
+        effects, start = list(waiting.items()), 0
+        waiting.clear()
+        calls = tuple(call for _, e in effects if not isinstance(e, Pause) for call in e)
+        if calls:
+            outcomes = yield calls
+        else:
+            outcomes = yield Pause(max(e.seconds for _, e in effects if isinstance(e, Pause)))
+        for position, effect in effects:
+            count = 0 if isinstance(effect, Pause) else len(effect)
+            step(position, outcomes[start : start + count])
+            start += count
     return results

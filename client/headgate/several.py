@@ -79,6 +79,7 @@ def _record(core: Core, part: Part, done: dict[BucketRef, list[Drawn]]) -> Flow[
     draw = Draw(core, part.ref, part.amounts, limits=part.limits, subset=part.inherited)
     drawn = yield from draw.run()
     done.setdefault(part.ref, []).append(drawn)
+    yield from draw.upkeep(drawn)
     return drawn
 
 

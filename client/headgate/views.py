@@ -17,7 +17,8 @@ _IDLE_BELOW = 0.5
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A rejection worth repeating without asking: which amount of which limit was short, and
-    until when it will be."""
+    until when it will be.
+    """
 
     short: Mapping[str, tuple[Millitokens, Milliseconds]]
     buckets: tuple[Bucket, ...]

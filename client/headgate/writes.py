@@ -223,10 +223,14 @@ def hand_over(
         moved = before.tk[i] - after.tk[i]
         adds.append(f"b_{name}_tk :d{i}")
         values[f":d{i}"] = _n(-moved)
-        if checked:
-            stays = max(0, level(after.balance(i), now))
+        holds = level(before.balance(i), now)
+        if holds < 0:
+            # A debt is divided exactly or not at all.
+            conditions.append(f"b_{name}_tk = :l{i}")
+            values[f":l{i}"] = _n(before.tk[i])
+        elif checked:
             conditions.append(f"b_{name}_tk >= :l{i}")
-            values[f":l{i}"] = _n(before.tk[i] - stays)
+            values[f":l{i}"] = _n(before.tk[i] - max(0, level(after.balance(i), now)))
     values |= {":m": _n(after.shard.n), ":w": _n(-2 * WCU_COST), ":wc": _n(2 * WCU_COST)}
     adds += ["b_wcu_tk :w", "b_wcu_tc :wc"]
     update = f"SET shard_count = :m ADD {', '.join(adds)} REMOVE #ttl"

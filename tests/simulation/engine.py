@@ -53,7 +53,10 @@ class Engine:
         """The item's place, its old and its new image; None if the condition fails."""
         self._check_table(params)
         used = set()
-        for field, language in (("ConditionExpression", "condition"), ("UpdateExpression", "update")):
+        for field, language in (
+            ("ConditionExpression", "condition"),
+            ("UpdateExpression", "update"),
+        ):
             if field in params:
                 used |= compiled(language, params[field])[1]
         check_used(params, used)

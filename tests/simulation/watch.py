@@ -31,6 +31,7 @@ class Reference:
     def __init__(self, rate, e, now):
         self.rate, self.e, self.now = rate, e, now
         self.level = self.cap
+        self.returned = 0
 
     @property
     def cap(self):
@@ -60,7 +61,9 @@ def held(buckets, now):
     """What these shards together hold at this time, by limit."""
     total = defaultdict(int)
     for bucket in buckets:
-        for name, holds in zip(bucket.limits.names, bucket.available(Milliseconds(now)), strict=True):
+        for name, holds in zip(
+            bucket.limits.names, bucket.available(Milliseconds(now)), strict=True
+        ):
             total[name] += holds
     return dict(total)
 
@@ -99,11 +102,20 @@ class Watcher:
         if before and after:
             gone = set(before.limits.names) - set(after.limits.names)
             self.removed |= {(ref, name) for name in gone}
+            for name in gone:
+                reference = self.references[ref, name]
+                reference.advance(now)
+                reference.level -= held([before], now)[name]
         for name in set(after.limits.names if after else ()):
             new = not any(name in b.limits.positions for i, b in known.items() if i != index)
             if before is not None:
                 new = new and name not in before.limits.positions
             self._rate(ref, name, now, recreated=new, added=before is not None)
+            if before is not None and not new and name not in before.limits.positions:
+                # A limit that is new to this shard starts full here, whatever others still owe.
+                reference = self.references[ref, name]
+                reference.advance(now)
+                reference.level += held([after], now)[name]
             moved = self._tc(after, name) - self._tc(before, name)
             if before is not None and before.limits is not after.limits:
                 # Other limits, not a draw: one that is new, or was there before, starts at 0.
@@ -151,11 +163,15 @@ class Watcher:
         if self.error() > reference.e:
             reference.widen(self.error())
         reference.advance(now)
+        # What a release returns to one shard can be drawn from it, though others be in debt.
+        reference.returned = 0 if reference.level >= 0 else reference.returned
+        if amount < 0 and reference.level < 0 and len(self.buckets[ref]) > 1:
+            reference.returned -= amount
         reference.level -= amount
         if amount > 0:
             self.debits += 1
             self.admitted[key] += amount
-            if operation != "adjust" and reference.level < 0:
+            if operation != "adjust" and reference.level + reference.returned < 0:
                 raise Broken(
                     f"P1: {ref.entity_id}/{ref.resource}/{name} overdrawn by "
                     f"{-reference.level} millitokens at {now} by {client.name} in {operation} "
@@ -186,7 +202,11 @@ class Watcher:
         """P3: there was a moment at which it was right to say no."""
         now = self.world.now
         ref = next(
-            (r for r in self.buckets if (r.entity_id, r.resource) == (error.entity_id, error.resource)),
+            (
+                r
+                for r in self.buckets
+                if (r.entity_id, r.resource) == (error.entity_id, error.resource)
+            ),
             None,
         )
         if ref is None or error.contended:

@@ -145,9 +145,7 @@ class World:
         fate = self.rng.random()
         lost_before = fate < self.faults.lost / 2
         lost_after = not lost_before and fate < self.faults.lost
-        twice = (
-            not lost_before and call.repeatable and self.rng.random() < self.faults.repeated
-        )
+        twice = not lost_before and call.repeatable and self.rng.random() < self.faults.repeated
 
         def serve(answers):
             outcome = self._serve(client, operation, call, answered=answers)
