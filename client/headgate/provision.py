@@ -14,15 +14,31 @@ import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 from headgate.errors import HeadgateError, ValidationError
 from headgate.records import Entity, LimitsConfig
 
 if TYPE_CHECKING:
+    from headgate.core import OnUnavailable
     from headgate.limiter import SyncRateLimiter
 
 Record: TypeAlias = Entity | LimitsConfig
+
+
+class Registered(Protocol):
+    """A namespace as the registry knows it."""
+
+    @property
+    def id(self) -> str: ...
+
+
+class Registry(Protocol):
+    """What a limiter offers to provision namespaces."""
+
+    def get_namespace(self, name: str) -> Registered | None: ...
+    def register_namespace(self, name: str) -> Registered: ...
+    def delete_namespace(self, name: str) -> object: ...
 
 
 class Address(NamedTuple):
@@ -154,7 +170,7 @@ def _carry_out(limiter: SyncRateLimiter, change: Change) -> None:
             after.limits,
             entity_id=after.entity_id,
             resource=after.resource,
-            on_unavailable=after.on_unavailable,
+            on_unavailable=cast("OnUnavailable | None", after.on_unavailable),
         )
     elif isinstance(after, Entity):
         (limiter.create_entity if change.before is None else limiter.update_entity)(

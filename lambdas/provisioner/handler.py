@@ -13,11 +13,11 @@ import os
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from headgate import SyncRateLimiter
 from headgate.limit import Limit
-from headgate.provision import Record, address, apply, current, plan
+from headgate.provision import Record, Registry, address, apply, current, plan
 from headgate.records import Entity, LimitsConfig
 
 logger = logging.getLogger()
@@ -49,26 +49,24 @@ def handler(event: Mapping[str, Any], _context: object) -> None:
 
 
 def _carry_out(event: Mapping[str, Any]) -> Outcome:
-    properties = event["ResourceProperties"]
+    kind, properties = event["ResourceType"], event["ResourceProperties"]
     physical_id = event.get("PhysicalResourceId", "")
     deleting = event["RequestType"] == "Delete"
-    if event["ResourceType"] == "Custom::HeadgateNamespace":
-        name = str(properties["Name"])
-        return _delete_namespace(name, physical_id) if deleting else _namespace(name, physical_id)
-    limiter = _limiter(properties.get("Namespace"))
-    record = _record(event["ResourceType"], properties)
-    return (
-        _delete(limiter, record, physical_id)
-        if deleting
-        else _store(limiter, record, properties.get("Namespace"), physical_id)
-    )
+    namespace = properties.get("Namespace")
+    with SyncRateLimiter(os.environ["HEADGATE_TABLE"], namespace_id=namespace) as limiter:
+        if kind == "Custom::HeadgateNamespace":
+            registry = cast("Registry", limiter)
+            register = _unregister if deleting else _register
+            return register(registry, properties["Name"], physical_id)
+        record = _record(kind, properties)
+        if deleting:
+            return _delete(limiter, record, physical_id)
+        return _store(limiter, record, namespace or DEFAULT_NAMESPACE, physical_id)
 
 
-def _store(
-    limiter: SyncRateLimiter, record: Record, namespace: str | None, physical_id: str
-) -> Outcome:
+def _store(limiter: SyncRateLimiter, record: Record, namespace: str, physical_id: str) -> Outcome:
     where = address(record)
-    label = json.dumps([namespace or DEFAULT_NAMESPACE, *where])
+    label = json.dumps([namespace, *where])
     # Another address is another record: CloudFormation deletes the old one afterwards.
     known = physical_id.partition(":")[2] == label
     changes = plan([record], current(limiter, [where]), owned=[where] if known else ())
@@ -85,10 +83,9 @@ def _delete(limiter: SyncRateLimiter, record: Record, physical_id: str) -> Outco
     return Outcome(physical_id)
 
 
-def _namespace(name: str, physical_id: str) -> Outcome:
-    limiter = _limiter(None)
-    found = limiter.get_namespace(name)
-    namespace = found or limiter.register_namespace(name)
+def _register(registry: Registry, name: str, physical_id: str) -> Outcome:
+    found = registry.get_namespace(name)
+    namespace = found or registry.register_namespace(name)
     data = {"NamespaceId": namespace.id}
     label = json.dumps(["namespace", name])
     if physical_id.partition(":")[2] == label:
@@ -96,15 +93,10 @@ def _namespace(name: str, physical_id: str) -> Outcome:
     return Outcome(f"{'found' if found else 'made'}:{label}", data)
 
 
-def _delete_namespace(name: str, physical_id: str) -> Outcome:
-    limiter = _limiter(None)
-    if physical_id.startswith("made:") and limiter.get_namespace(name):
-        limiter.delete_namespace(name)
+def _unregister(registry: Registry, name: str, physical_id: str) -> Outcome:
+    if physical_id.startswith("made:") and registry.get_namespace(name):
+        registry.delete_namespace(name)
     return Outcome(physical_id)
-
-
-def _limiter(namespace_id: str | None) -> SyncRateLimiter:
-    return SyncRateLimiter(os.environ["HEADGATE_TABLE"], namespace_id=namespace_id)
 
 
 def _record(kind: str, properties: Mapping[str, Any]) -> Record:
