@@ -38,7 +38,7 @@ from headgate.effects import (
     Throttled,
     Unreachable,
 )
-from headgate.errors import HeadgateError
+from headgate.errors import HeadgateError, RateLimitExceeded
 from headgate.limit import LimitSet
 from headgate.reads import batch_get, keyed
 from headgate.records import Place
@@ -112,30 +112,31 @@ class Draw:
                 if bucket.shard.n == 1 and not self.force:
                     bucket = yield from self._confirmed(bucket)
                 if bucket.shard.n > 1:
-                    return (yield from self._gather())
+                    return (yield from self._large(bucket))
             outcome = yield from self._write(bucket, fresh=attempt > 0)
-            match outcome:
-                case Answer(body):
-                    return self._granted(bucket, body["Attributes"])
-                case ConditionFailed(None):
-                    found = yield from self._absent(bucket)
-                    if isinstance(found, Drawn):
-                        return found
-                    bucket = found
-                case ConditionFailed(item) if item is not None:
-                    learned = yield from self._learn(item)
-                    if isinstance(learned, Drawn):
-                        return learned
-                    bucket = learned
-                case Throttled(of_key=of_key):
-                    bucket = yield from self._hot(bucket, of_key=of_key)
-                case Conflicted():
-                    continue
-                case _:
-                    raise failure(outcome)
+            result = yield from self._after(bucket, outcome)
+            if isinstance(result, Drawn):
+                return result
+            bucket = result
         if self.force:
-            return (yield from self._blind(bucket))
+            return (yield from self._forced(bucket))
         raise contended(self.ref)
+
+    def _after(self, bucket: Bucket, outcome: Outcome) -> Flow[Drawn | Bucket]:
+        """What was drawn, or the bucket to draw from next."""
+        match outcome:
+            case Answer(body):
+                return self._granted(bucket, body["Attributes"])
+            case ConditionFailed(None):
+                return (yield from self._absent(bucket))
+            case ConditionFailed(item) if item is not None:
+                return (yield from self._learn(item))
+            case Throttled(of_key=of_key):
+                return (yield from self._hot(bucket, of_key=of_key))
+            case Conflicted():
+                return bucket
+            case _:
+                raise failure(outcome)
 
     # ------------------------------------------------------------ before the write
 
@@ -302,6 +303,12 @@ class Draw:
             other = shards.another(core, self.ref, self.tried)
             if other is not None:
                 return (yield from self._settled(other))
+        return (yield from self._large(bucket))
+
+    def _large(self, bucket: Bucket) -> Flow[Drawn]:
+        """More than this shard has: from all of them together."""
+        if self.force:
+            return (yield from self._forced(bucket))
         return (yield from self._gather())
 
     def _rejected(self, buckets: Sequence[Bucket], now: Milliseconds) -> Exception:
@@ -326,6 +333,21 @@ class Draw:
         grants = tuple(Grant(self.ref, shard, amounts) for shard, amounts in taken.drawn.items())
         return Drawn(grants, taken.buckets)
 
+    def _forced(self, bucket: Bucket) -> Flow[Drawn]:
+        """What must be drawn and kept losing races: from all shards, or else from this one
+        whatever it holds.
+        """
+        if bucket.shard.n > 1:
+            try:
+                return (yield from self._gather())
+            except RateLimitExceeded:
+                pass
+        core = self.core
+        amounts = bucket.limits.amounts(self.consume)
+        request = writes.debit_blind(core.table, self.ref, bucket, amounts, core.now())
+        answer = yield from core.ask(request)
+        return self._granted(bucket, answer.body["Attributes"])
+
     def _hot(self, bucket: Bucket, *, of_key: bool) -> Flow[Bucket]:
         """This key takes no more writes: split it, and go elsewhere."""
         core = self.core
@@ -334,19 +356,10 @@ class Draw:
         self.tried.add(bucket.shard.i)
         other = shards.another(core, self.ref, self.tried)
         if other is None:
+            if self.force:
+                return bucket
             raise contended(self.ref)
         return (yield from self._settled(other))
-
-    def _blind(self, bucket: Bucket) -> Flow[Drawn]:
-        core = self.core
-        if bucket.shard.n > 1:
-            return (yield from self._gather())
-        amounts = bucket.limits.amounts(self.consume)
-        request = writes.debit_blind(core.table, self.ref, bucket, amounts, core.now())
-        answer = yield from core.ask(request)
-        after = core.decoder.bucket(answer.body["Attributes"])
-        core.views.saw(self.ref, after, core.now(), amounts)
-        return Drawn((Grant(self.ref, after.shard.i, self.consume),), (after,))
 
     # ------------------------------------------------------------ no item
 

@@ -81,14 +81,15 @@ def warm(core: Core, ref: BucketRef) -> Flow[None]:
 def for_creation(
     core: Core, ref: BucketRef, explicit: LimitSet | None
 ) -> Flow[tuple[LimitSet, Entity | None]]:
-    """What it takes to make a bucket: its limits and its entity's record, in one read."""
-    cached = _cached(core, ref, core.now(), count=True)
-    missing = [place for place, record in cached.items() if record is None and explicit is None]
+    """What it takes to make a bucket: its limits and its entity's record, in one read. All of
+    it strongly: what the cache remembers may have changed, and a bucket is made only once.
+    """
+    places = [] if explicit else [place for place, _ in _places(ref)]
     meta = pk_entity(ref.ns, ref.entity_id), META
-    items = yield from batch_get(core, [key(*place) for place in (*missing, meta)], strong=True)
-    cached.update(absorb(core, missing, items))
+    items = yield from batch_get(core, [key(*place) for place in (*places, meta)], strong=True)
+    read = absorb(core, places, items)
     entity = read_entity(items[meta]) if meta in items else None
-    return explicit or _found(core, ref, cached).limits, entity
+    return explicit or _found(core, ref, read).limits, entity
 
 
 def refresh(core: Core, ref: BucketRef, now: Milliseconds) -> tuple[Call, list[Place]] | None:

@@ -181,7 +181,9 @@ def failure(outcome: Outcome) -> Exception:
     match outcome:
         case Refused(error):
             return error
-        case Unreachable(reason) | Throttled(reason):
+        case Unreachable(reason):
             return RateLimiterUnavailable(reason)
+        case Throttled(reason):
+            return RateLimiterUnavailable(reason, throttled=True)
         case _:
             return HeadgateError(f"unexpected outcome: {outcome!r}")

@@ -52,11 +52,16 @@ class VersionConflict(HeadgateError):
 
 
 class RateLimiterUnavailable(HeadgateError):
-    """The table could not be reached in time, and the policy is to block."""
+    """The table could not be reached in time, and the policy is to block.
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"the rate limiter's table did not answer: {reason}")
+    `throttled` says that it did answer, that it has too much to do: no policy admits for that.
+    """
+
+    def __init__(self, reason: str, *, throttled: bool = False) -> None:
+        how = "has too much to do" if throttled else "did not answer"
+        super().__init__(f"the rate limiter's table {how}: {reason}")
         self.reason = reason
+        self.throttled = throttled
 
 
 class TableError(HeadgateError):

@@ -31,7 +31,7 @@ from headgate.schema import (
     checked_resource,
 )
 from headgate.several import MAX_BUCKETS, Part, take, undo
-from headgate.status import statuses
+from headgate.status import contended, statuses
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,18 +234,15 @@ def admit(core: Core, wanted: Wanted) -> Flow[Hold]:
     """The whole of an acquire: check, take, wait if that was asked for, apply the policy."""
     _check(wanted)
     resource = wanted.requests[0].resource
-    start = core.now()
-    parts: tuple[Part, ...] = ()
+    # Not the corrected time: the first answer may move it by hours.
+    start = core.clock.raw()
     while True:
         try:
-            ns = yield from opened(core)
-            parts = tuple(_part(core, ns, request) for request in wanted.requests)
-            hold = Hold(core, parts)
-            hold.keep((yield from take(core, parts)))
+            hold = yield from _taken(core, wanted)
             core.emit("admitted", resource)
             return hold
         except RateLimitExceeded as error:
-            pause = _pause(core, error, wanted.max_wait, core.now() - start)
+            pause = _pause(core, error, wanted.max_wait, core.clock.raw() - start)
             if pause is None:
                 core.emit(
                     "rejected", resource, contended=error.contended, remembered=error.remembered
@@ -257,7 +254,20 @@ def admit(core: Core, wanted: Wanted) -> Flow[Hold]:
             core.emit("degraded" if chosen == "allow" else "unavailable", resource)
             if chosen == "block":
                 raise
-            return Hold(core, parts or _nowhere(wanted), reason=error.reason)
+            return Hold(core, _parts(core, core.ns or REGISTRY, wanted), reason=error.reason)
+
+
+def _taken(core: Core, wanted: Wanted) -> Flow[Hold]:
+    try:
+        ns = yield from opened(core)
+        hold = Hold(core, _parts(core, ns, wanted))
+        hold.keep((yield from take(core, hold.parts)))
+    except RateLimiterUnavailable as error:
+        if not error.throttled:
+            raise
+        # Too much to do is no outage: whatever was throttled, the answer is no for the moment.
+        raise contended(_parts(core, REGISTRY, wanted)[0].ref) from error
+    return hold
 
 
 def _check(wanted: Wanted) -> None:
@@ -278,18 +288,12 @@ def _check(wanted: Wanted) -> None:
             LimitSet(request.limits).amounts(amounts)
 
 
-def _part(core: Core, ns: NamespaceId, request: Request) -> Part:
-    ref = BucketRef(ns, checked_entity(request.entity_id), checked_resource(request.resource))
-    limits = core.decoder.intern(LimitSet(request.limits)) if request.limits else None
-    return Part(ref, as_amounts("consume", request.consume), limits)
-
-
-def _nowhere(wanted: Wanted) -> tuple[Part, ...]:
-    """The parts of an acquire that was allowed without ever learning its namespace."""
+def _parts(core: Core, ns: NamespaceId, wanted: Wanted) -> tuple[Part, ...]:
     return tuple(
         Part(
-            BucketRef(REGISTRY, checked_entity(r.entity_id), checked_resource(r.resource)),
+            BucketRef(ns, checked_entity(r.entity_id), checked_resource(r.resource)),
             as_amounts("consume", r.consume),
+            core.decoder.intern(LimitSet(r.limits)) if r.limits else None,
         )
         for r in wanted.requests
     )

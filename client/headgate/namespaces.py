@@ -5,9 +5,12 @@ from __future__ import annotations
 import secrets
 
 from headgate.core import Core, failure
-from headgate.effects import Answer, Call, Flow, Item, TransactionFailed
+from headgate.effects import Answer, Call, Conflicted, Flow, Item, Pause, TransactionFailed
+from headgate.errors import RateLimiterUnavailable
 from headgate.reads import batch_get
 from headgate.schema import REGISTRY, NamespaceId, key, namespace_name, pk_system
+
+_TRIES = 6
 
 
 def opened(core: Core) -> Flow[NamespaceId]:
@@ -20,17 +23,22 @@ def opened(core: Core) -> Flow[NamespaceId]:
 def _registered(core: Core, name: str) -> Flow[NamespaceId]:
     forward = key(pk_system(REGISTRY), f"#NAMESPACE#{namespace_name(name)}")
     place = forward["PK"]["S"], forward["SK"]["S"]
-    items = yield from batch_get(core, [forward])
-    if place not in items:
-        # Another client may register it at this moment: whoever is first, both read the same.
+    for attempt in range(_TRIES):
+        items = yield from batch_get(core, [forward], strong=attempt > 0)
+        if place in items:
+            return NamespaceId(items[place]["namespace_id"]["S"])
         ns = secrets.token_urlsafe(8)
         (outcome,) = yield from core.call(_register(core, name, ns))
-        if isinstance(outcome, Answer):
-            return NamespaceId(ns)
-        if not isinstance(outcome, TransactionFailed):
-            raise failure(outcome)
-        items = yield from batch_get(core, [forward], strong=True)
-    return NamespaceId(items[place]["namespace_id"]["S"])
+        match outcome:
+            case Answer():
+                return NamespaceId(ns)
+            case TransactionFailed():
+                continue  # another client was first: what it registered is read
+            case Conflicted():
+                yield Pause(0.01 * 2**attempt)  # another client is at it
+            case _:
+                raise failure(outcome)
+    raise RateLimiterUnavailable("the registry of namespaces is contended", throttled=True)
 
 
 def _register(core: Core, name: str, ns: str) -> Call:

@@ -36,7 +36,7 @@ def batch_get(core: Core, keys: Sequence[Item], *, strong: bool = False) -> Flow
             if not pending:
                 break
         else:
-            raise RateLimiterUnavailable("reads are throttled")
+            raise RateLimiterUnavailable("reads are throttled", throttled=True)
     return found
 
 
@@ -79,4 +79,4 @@ def transact_get(core: Core, keys: Sequence[Item]) -> Flow[list[Item | None]]:
             return [response.get("Item") for response in outcome.body["Responses"]]
         if not isinstance(outcome, TransactionFailed | Conflicted):
             raise failure(outcome)
-    raise RateLimiterUnavailable("reads are in conflict with writes")
+    raise RateLimiterUnavailable("reads are in conflict with writes", throttled=True)

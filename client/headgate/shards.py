@@ -30,6 +30,7 @@ from headgate.effects import (
     Call,
     Conflicted,
     Flow,
+    Pause,
     Throttled,
     TransactionFailed,
     Unreachable,
@@ -42,6 +43,7 @@ from headgate.views import FRESH, View
 
 SPLIT_ABOVE = 0.8  # of the writes a second that one key takes
 _GATHERS = 4
+_FORCED_GATHERS = 12  # the last resort after these is a debt of one shard
 _SPLITS = 3
 
 
@@ -315,7 +317,9 @@ def gather(
     """Takes from as many shards as it needs, in one transaction. A forced one leaves what it
     cannot cover as a debt of all shards alike.
     """
-    for _ in range(_GATHERS):
+    for attempt in range(_FORCED_GATHERS if force else _GATHERS):
+        if attempt > 1:
+            yield Pause(0.005 * 2 ** min(attempt, 6))
         buckets = yield from read_all(core, ref)
         if not buckets:
             break
@@ -357,7 +361,8 @@ def gather(
             case TransactionFailed() | Conflicted():
                 continue
             case Throttled():
-                break
+                if not force:
+                    break
             case _:
                 raise failure(outcome)
     raise contended(ref)

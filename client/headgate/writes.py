@@ -45,7 +45,6 @@ class Clause(Enum):
 
     ACTIVE = ("{t} BETWEEN :l{i} AND :h{i}", False)
     FULL = ("{t} > :h{i}", True)
-    UNDER = ("{t} <= :h{i}", False)  # a forced debit of a shard: no lower bound
     FLOOR = ("{t} >= :l{i}", None)  # not drawn from, but the ttl counts on this
     BLIND = ("", False)
 
@@ -96,13 +95,15 @@ def debit(
             values[f":d{i}"] = _n(top - amount)
             expires.after(i, top + gained - amount)
         else:
-            low = floor if force else amount - gained
+            low = amount - gained
+            if force:
+                # Of a shard, others may draw meanwhile only what was to stay: a debt that this
+                # leaves is one that all shards have their part of.
+                low = floor if expires.possible else tk - max(0, tk + gained - amount)
             values[f":l{i}"] = _n(low)
             values[f":h{i}"] = _n(top + slack(rate, bucket.shard))
             values[f":d{i}"] = _n(-amount)
             expires.after(i, low + gained - amount)
-            if force and not expires.possible:
-                clause = Clause.UNDER
         clauses.append(clause)
     return _update(
         table, ref, bucket, clauses, values, now, ttl=expires.moment(), fresh=fresh, force=force
