@@ -171,9 +171,12 @@ def test_a_changed_default_reaches_a_busy_bucket_within_the_life_of_the_cache(ba
     assert set(admitted[6:]) == {6}
 
 
-def test_a_bucket_made_from_a_cached_default_follows_a_change_as_soon_as_the_others(backend, time):
+def test_a_bucket_first_seen_by_a_cached_default_follows_a_change_as_soon_as_the_others(
+    backend, time
+):
     admin, worker = backend.limiter(), backend.limiter(config_ttl=60)
     admin.set_limits(rpm(600), resource="gpt-4")
+    take(admin, entity="late")
     take(worker, entity="early")
     admin.set_limits(rpm(6), resource="gpt-4")
     time.advance(30)
