@@ -46,7 +46,8 @@ def take(core: Core, parts: Sequence[Part]) -> Flow[dict[BucketRef, list[Drawn]]
                 covered[ref] = _added(covered.get(ref, {}), part.amounts)
             # The buckets, as they now are, say what cascades to whom.
             needed = _joined([*parts, *_parents(parts, done)])
-            surplus = [drawn for ref in done.keys() - needed.keys() for drawn in done.pop(ref)]
+            excess = [ref for ref in done if ref not in needed]
+            surplus = [drawn for ref in excess for drawn in done.pop(ref)]
             yield from undo(core, [grant for drawn in surplus for grant in drawn.grants])
             pending = {
                 ref: replace(part, amounts=left)

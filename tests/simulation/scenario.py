@@ -54,7 +54,8 @@ class Day:
 
     def __init__(self, seed: int, kind: str | None = None) -> None:
         rng = random.Random(f"day {seed}")
-        self.kind = kind or rng.choice(KINDS)
+        drawn = rng.choice(KINDS)
+        self.kind = kind or drawn
         self.world = World(seed, faults_of(self.kind, rng))
         self.rng = self.world.rng
         self.watch = Watcher(self.world)
@@ -149,7 +150,12 @@ class Day:
     def _hold(self, client: Client, requests: tuple[Request, ...]):
         wait = self.rng.choice([None, None, None, 0.5, 30])
         client.wanted = requests
-        hold = yield from admit(client.core, Wanted(requests, wait))
+        before = client.calls
+        try:
+            hold = yield from admit(client.core, Wanted(requests, wait))
+        finally:
+            if wait is None and self.kind in ("plain", "skewed", "wild"):
+                self.watch.check_cost(client, client.calls - before)
         self.stats["admitted"] += 1
         client.holds.append(hold)
         self._settle(client)

@@ -102,11 +102,11 @@ class Watcher:
         if before and after:
             gone = set(before.limits.names) - set(after.limits.names)
             self.removed |= {(ref, name) for name in gone}
-            for name in gone:
+            for name in sorted(gone):
                 reference = self.references[ref, name]
                 reference.advance(now)
                 reference.level -= held([before], now)[name]
-        for name in set(after.limits.names if after else ()):
+        for name in after.limits.names if after else ():
             new = not any(name in b.limits.positions for i, b in known.items() if i != index)
             if before is not None:
                 new = new and name not in before.limits.positions
@@ -212,6 +212,8 @@ class Watcher:
         if ref is None or error.contended:
             return
         start = since - MEMORY - self.world.oldest if error.remembered else since
+        if self.history[ref][0][0] > start:
+            return  # there was no bucket then: the limits were those of the configuration
         tolerance_ms = self.world.clock_error + 1
         for violation in error.violations:
             wanted = violation.requested * 1000
@@ -225,10 +227,16 @@ class Watcher:
                 return
         raise Broken(f"P3: {client.name} was told: {error}; but there was always enough")
 
+    def check_cost(self, client, calls):
+        """P6, the upper end: four writes, the first read of a process, a read and a write to
+        make the bucket, and the configuration read beside one of them."""
+        if calls > 8:
+            raise Broken(f"P6: {client.name} sent {calls} requests for one acquire")
+
     def check_ledger(self, client):
         """P2, whenever a client rests."""
         keys = set(client.drawn) | set(client.known) | set(client.unsure)
-        for key in keys:
+        for key in sorted(keys):
             drawn = client.drawn.get(key, 0)
             believed = client.known.get(key, 0) + client.unsure.get(key, 0)
             ref, name = key
