@@ -69,4 +69,6 @@ class Clock:
         else:
             self._since = received
         self._low, self._high = low, high
-        self._offset = 0 if low <= 0 <= high else (low + high) // 2
+        # The upper bound is the sharp one, since a `Date` is never early: a clock that is a little
+        # slow is put right by as little, and one that is corrected is never ahead.
+        self._offset = 0 if low <= 0 <= high else high
