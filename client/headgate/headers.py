@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from headgate.bucket import LimitStatus
 
+_MOST = 10**15 - 1  # the largest integer of a structured field
+
 
 def rate_limit_headers(
     limits: Sequence[LimitStatus],
@@ -60,10 +62,12 @@ def _policy(status: LimitStatus) -> str:
         return member
     # The draft knows windows, not buckets: the window in which a whole capacity accrues
     # states the same rate.
-    window = math.ceil(status.capacity * status.refill_period / status.refill_amount)
-    return f"{member};w={window}"
+    window = -(-status.capacity * status.refill_period // status.refill_amount)
+    return f"{member};w={min(window, _MOST)}"
 
 
 def _standing(status: LimitStatus) -> str:
     member = f'"{status.name}";r={max(0, status.available)}'
-    return member if status.full_after is None else f"{member};t={math.ceil(status.full_after)}"
+    if status.full_after is None:
+        return member
+    return f"{member};t={min(math.ceil(status.full_after), _MOST)}"

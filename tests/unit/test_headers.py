@@ -110,6 +110,14 @@ def test_the_limit_that_decides_is_the_short_one_that_takes_longest():
     assert most_restrictive([half, empty]) is empty
 
 
+def test_numbers_too_large_for_a_structured_field_are_cut():
+    slow = status(capacity=10**12, refill_amount=1, refill_period=31_622_400, full_after=3e22)
+    headers = rate_limit_headers((slow,))
+    most = 999_999_999_999_999
+    assert parsed(headers["RateLimit-Policy"])["rpm"] == {"q": 10**12, "w": most}
+    assert parsed(headers["RateLimit"])["rpm"] == {"r": 4, "t": most}
+
+
 @given(st.lists(some.limits, min_size=1, max_size=4, unique_by=lambda x: x.name), st.data())
 def test_every_status_makes_fields_that_parse(limits, data):
     now = data.draw(some.times)
