@@ -1,5 +1,6 @@
 """Headgate: a token-bucket rate limiter on one DynamoDB table. One conditional write admits."""
 
+from headgate.acquisition import Lease, SyncLease
 from headgate.audit import AuditEvent, AuditPage
 from headgate.breaker import BreakerState
 from headgate.bucket import LimitStatus
@@ -13,6 +14,7 @@ from headgate.errors import (
     EntityNotFound,
     HeadgateError,
     LimitsNotFound,
+    NamespaceNotFound,
     RateLimiterUnavailable,
     RateLimitExceeded,
     TableError,
@@ -22,7 +24,8 @@ from headgate.errors import (
 )
 from headgate.lease import Request
 from headgate.limit import Limit
-from headgate.limiter import Lease, RateLimiter, SyncLease, SyncRateLimiter
+from headgate.limiter import RateLimiter, SyncRateLimiter
+from headgate.namespaces import Namespace, Purged
 from headgate.records import Entity, LimitsConfig, ResolvedLimits
 from headgate.usage import UsagePage, UsageSnapshot, UsageSummary
 
@@ -46,6 +49,9 @@ __all__ = [
     "LimitStatus",
     "LimitsConfig",
     "LimitsNotFound",
+    "Namespace",
+    "NamespaceNotFound",
+    "Purged",
     "RateLimitExceeded",
     "RateLimiter",
     "RateLimiterUnavailable",

@@ -3,6 +3,7 @@
 HeadgateError
 ├── ValidationError          bad input; nothing was written (also a ValueError)
 │   ├── LimitsNotFound       no level of the configuration has limits for this
+│   ├── NamespaceNotFound    there is no such namespace
 │   ├── EntityNotFound       there is no such entity
 │   └── EntityExists         there is one already
 ├── VersionConflict          it was changed by others since it was read
@@ -37,6 +38,10 @@ class ValidationError(HeadgateError, ValueError):
 
 class LimitsNotFound(ValidationError):
     """Neither the call, the stored configuration nor the constructor has limits."""
+
+
+class NamespaceNotFound(ValidationError):
+    """There is no namespace of this name or id."""
 
 
 class EntityNotFound(ValidationError):

@@ -19,7 +19,6 @@ from headgate.errors import (
     RateLimitExceeded,
     ValidationError,
 )
-from headgate.headers import rate_limit_headers
 from headgate.limit import Limit, LimitSet, as_amounts, whole
 from headgate.namespaces import opened
 from headgate.schema import (
@@ -314,34 +313,3 @@ def _pause(
         return None
     jitter = core.rng.uniform(0, max(0.01, 0.1 * error.retry_after))
     return max(0.001, min(left, error.retry_after + jitter))
-
-
-class _Lease:
-    """What both kinds of lease show."""
-
-    def __init__(self, hold: Hold) -> None:
-        self._hold = hold
-
-    @property
-    def consumed(self) -> dict[str, int]:
-        """Tokens held now, by limit."""
-        return self._hold.consumed()
-
-    @property
-    def limits(self) -> tuple[LimitStatus, ...]:
-        """Where each limit stands after this lease's last write. Empty if degraded."""
-        return self._hold.limits()
-
-    @property
-    def degraded(self) -> bool:
-        """Whether the table was unreachable and the policy let this pass unmetered."""
-        return self._hold.reason is not None
-
-    @property
-    def degraded_reason(self) -> str | None:
-        """Why it is degraded."""
-        return self._hold.reason
-
-    def headers(self) -> dict[str, str]:
-        """The HTTP headers of a successful answer."""
-        return rate_limit_headers(self.limits)

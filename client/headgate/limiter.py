@@ -6,228 +6,39 @@ Every operation is a flow written once; the two classes differ in what runs it. 
 
 from __future__ import annotations
 
-import functools
-import inspect
+import copy
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import TracebackType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    Generic,
-    ParamSpec,
-    Protocol,
-    TypeVar,
-    cast,
-    overload,
-)
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
-from headgate import admin, audit, capacity, checks, config, entities, usage
+from headgate import (
+    admin,
+    audit,
+    capacity,
+    checks,
+    config,
+    entities,
+    namespaces,
+    usage,
+)
+from headgate.acquisition import Acquisition, SyncAcquisition, What, Who
 from headgate.breaker import BreakerState
 from headgate.clock import Clock
 from headgate.core import CacheStats, Core, Event, OnUnavailable, Settings, seconds
 from headgate.drivers.aio import AioDriver
 from headgate.drivers.boto import BotoDriver
-from headgate.effects import Flow
 from headgate.errors import ValidationError
-from headgate.lease import Hold, Request, Wanted, _Lease, admit
+from headgate.lease import Request, Wanted
 from headgate.limit import Limit
+from headgate.methods import aio, sync
 
 if TYPE_CHECKING:
     from typing import Self
 
-P = ParamSpec("P")
-R = TypeVar("R")
-S = TypeVar("S")
-Who = str | Callable[..., str]
-What = Mapping[str, int] | Callable[..., Mapping[str, int]]
 
-
-class _Runs(Protocol):
-    """Whatever has a driver and an object that flows belong to."""
-
-    _driver: Any
-
-    def _subject(self) -> Any: ...
-
-
-class sync(Generic[S, P, R]):  # noqa: N801 - read as a decorator
-    """A flow as a method that blocks."""
-
-    def __init__(self, flow: Callable[Concatenate[S, P], Flow[R]]) -> None:
-        self._flow = flow
-        self.__doc__ = flow.__doc__
-
-    @overload
-    def __get__(self, owner: None, kind: type) -> Self: ...
-    @overload
-    def __get__(self, owner: _Runs, kind: type) -> Callable[P, R]: ...
-    def __get__(self, owner: _Runs | None, kind: type) -> Any:
-        if owner is None:
-            return self
-        flow = self._flow
-
-        @functools.wraps(flow)
-        def method(*args: P.args, **kwargs: P.kwargs) -> R:
-            return cast("R", owner._driver.run(flow(owner._subject(), *args, **kwargs)))
-
-        return method
-
-
-class aio(Generic[S, P, R]):  # noqa: N801 - read as a decorator
-    """A flow as a coroutine method."""
-
-    def __init__(self, flow: Callable[Concatenate[S, P], Flow[R]]) -> None:
-        self._flow = flow
-        self.__doc__ = flow.__doc__
-
-    @overload
-    def __get__(self, owner: None, kind: type) -> Self: ...
-    @overload
-    def __get__(self, owner: _Runs, kind: type) -> Callable[P, Awaitable[R]]: ...
-    def __get__(self, owner: _Runs | None, kind: type) -> Any:
-        if owner is None:
-            return self
-        flow = self._flow
-
-        @functools.wraps(flow)
-        async def method(*args: P.args, **kwargs: P.kwargs) -> R:
-            return cast("R", await owner._driver.run(flow(owner._subject(), *args, **kwargs)))
-
-        return method
-
-
-class SyncLease(_Lease):
-    """Tokens taken by a `SyncRateLimiter`."""
-
-    def __init__(self, hold: Hold, driver: BotoDriver) -> None:
-        super().__init__(hold)
-        self._driver = driver
-
-    def _subject(self) -> Hold:
-        return self._hold
-
-    consume = sync(Hold.consume)
-    adjust = sync(Hold.adjust)
-    release = sync(Hold.release)
-
-
-class Lease(_Lease):
-    """Tokens taken by a `RateLimiter`."""
-
-    def __init__(self, hold: Hold, driver: AioDriver) -> None:
-        super().__init__(hold)
-        self._driver = driver
-
-    def _subject(self) -> Hold:
-        return self._hold
-
-    consume = aio(Hold.consume)
-    adjust = aio(Hold.adjust)
-    release = aio(Hold.release)
-
-
-class _Acquisition:
-    """An acquire that has not happened yet: enter it, or decorate a function with it."""
-
-    def __init__(self, core: Core, driver: Any, wanted: Wanted, who: Who, what: What) -> None:
-        self._core = core
-        self._driver = driver
-        self._wanted = wanted
-        self._who = who
-        self._what = what
-
-    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wanted:
-        """The acquire for one call of a decorated function."""
-        if not callable(self._who) and not callable(self._what):
-            return self._wanted
-        first = self._wanted.requests[0]
-        entity_id = self._who(*args, **kwargs) if callable(self._who) else self._who
-        consume = self._what(*args, **kwargs) if callable(self._what) else self._what
-        bound = Request(entity_id, first.resource, consume, first.limits)
-        return Wanted(
-            (bound, *self._wanted.requests[1:]), self._wanted.max_wait, self._wanted.on_unavailable
-        )
-
-    def _plain(self) -> Wanted:
-        if callable(self._who) or callable(self._what):
-            raise ValidationError(
-                "entity_id or consume is a function: that is for decorating, where it is given "
-                "the call's arguments"
-            )
-        return self._wanted
-
-
-class SyncAcquisition(_Acquisition):
-    """See `SyncRateLimiter.acquire`."""
-
-    _lease: SyncLease
-
-    def __enter__(self) -> SyncLease:
-        hold = self._driver.run(admit(self._core, self._plain()))
-        self._lease = SyncLease(hold, self._driver)
-        return self._lease
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        if error is not None:
-            self._driver.run(self._lease._hold.rollback())
-
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        @functools.wraps(function)
-        def limited(*args: P.args, **kwargs: P.kwargs) -> R:
-            wanted = self._bound(args, kwargs)
-            first = wanted.requests[0]
-            with SyncAcquisition(self._core, self._driver, wanted, first.entity_id, first.consume):
-                return function(*args, **kwargs)
-
-        return limited
-
-
-class Acquisition(_Acquisition):
-    """See `RateLimiter.acquire`."""
-
-    _lease: Lease
-
-    async def __aenter__(self) -> Lease:
-        hold = await self._driver.run(admit(self._core, self._plain()), undo=Hold.rollback)
-        self._lease = Lease(hold, self._driver)
-        return self._lease
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        if error is not None:
-            await self._driver.run(self._lease._hold.rollback())
-
-    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-        if not inspect.iscoroutinefunction(function):
-            raise ValidationError(
-                f"RateLimiter decorates coroutine functions, and {function!r} is none: "
-                "use SyncRateLimiter for it"
-            )
-
-        @functools.wraps(function)
-        async def limited(*args: P.args, **kwargs: P.kwargs) -> R:
-            wanted = self._bound(args, kwargs)
-            first = wanted.requests[0]
-            async with Acquisition(
-                self._core, self._driver, wanted, first.entity_id, first.consume
-            ):
-                return await function(*args, **kwargs)
-
-        return limited
-
-
-class _Limiter:
+class _Limiter(ABC):
     """What both limiters are made of."""
 
     def __init__(
@@ -277,6 +88,11 @@ class _Limiter:
         }
         self._session = session
         self._injected = client
+        self._driver = self._drive()
+
+    @abstractmethod
+    def _drive(self) -> Any:
+        """What runs flows: made without connecting."""
 
     @classmethod
     def from_env(cls, **overrides: Any) -> Self:
@@ -307,6 +123,13 @@ class _Limiter:
     def clock_offset(self) -> float:
         """By how many seconds this host's clock is known to be ahead, and is corrected."""
         return self._core.clock.offset / 1000
+
+    def namespace(self, name: str) -> Self:
+        """A limiter for another namespace of the table, over the same connections."""
+        other = copy.copy(self)
+        settings = replace(self._core.settings, namespace=name, namespace_id=None)
+        other._core = Core(settings, clock=self._core.clock, breaker=self._core.breaker)
+        return other
 
     def cache_stats(self) -> CacheStats:
         """Hits, misses and size of the configuration cache."""
@@ -344,9 +167,8 @@ class SyncRateLimiter(_Limiter):
     `attempts * (connect_timeout + read_timeout)` seconds, and by the breaker at once.
     """
 
-    def __init__(self, table: str, **options: Any) -> None:
-        super().__init__(table, **options)
-        self._driver = BotoDriver(self._connect, table, self._core.clock)
+    def _drive(self) -> BotoDriver:
+        return BotoDriver(self._connect, self._core.table, self._core.clock)
 
     def acquire(
         self,
@@ -387,6 +209,13 @@ class SyncRateLimiter(_Limiter):
     get_limits = sync(admin.get_limits)
     delete_limits = sync(admin.delete_limits)
     list_limits = sync(admin.list_limits)
+    register_namespace = sync(namespaces.register_namespace)
+    get_namespace = sync(namespaces.get_namespace)
+    list_namespaces = sync(namespaces.list_namespaces)
+    list_orphans = sync(namespaces.list_orphans)
+    delete_namespace = sync(namespaces.delete_namespace)
+    recover_namespace = sync(namespaces.recover_namespace)
+    purge_namespace = sync(namespaces.purge_namespace)
     create_entity = sync(entities.create_entity)
     get_entity = sync(entities.get_entity)
     update_entity = sync(entities.update_entity)
@@ -423,9 +252,8 @@ class RateLimiter(_Limiter):
     `SyncRateLimiter`; use it on one event loop at a time.
     """
 
-    def __init__(self, table: str, **options: Any) -> None:
-        super().__init__(table, **options)
-        self._driver = AioDriver(self._connect, table, self._core.clock)
+    def _drive(self) -> AioDriver:
+        return AioDriver(self._connect, self._core.table, self._core.clock)
 
     def acquire(
         self,
@@ -463,6 +291,13 @@ class RateLimiter(_Limiter):
     get_limits = aio(admin.get_limits)
     delete_limits = aio(admin.delete_limits)
     list_limits = aio(admin.list_limits)
+    register_namespace = aio(namespaces.register_namespace)
+    get_namespace = aio(namespaces.get_namespace)
+    list_namespaces = aio(namespaces.list_namespaces)
+    list_orphans = aio(namespaces.list_orphans)
+    delete_namespace = aio(namespaces.delete_namespace)
+    recover_namespace = aio(namespaces.recover_namespace)
+    purge_namespace = aio(namespaces.purge_namespace)
     create_entity = aio(entities.create_entity)
     get_entity = aio(entities.get_entity)
     update_entity = aio(entities.update_entity)

@@ -1,58 +1,225 @@
-"""The registry of namespaces: a name for people, an opaque id in every key."""
+"""The registry of namespaces: a name for people, an opaque id in every key.
+
+Two records, kept consistent by transactions: the name leads to the id, and the id to its
+name. Deleting a namespace removes the first and marks the second, so that nothing that it
+held can be reached by name, and all of it comes back by `recover_namespace` until it is purged.
+"""
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
 from headgate.core import Core, failure
-from headgate.effects import Answer, Call, Conflicted, Flow, Item, Pause, TransactionFailed
-from headgate.errors import RateLimiterUnavailable
-from headgate.reads import batch_get
-from headgate.schema import REGISTRY, NamespaceId, key, namespace_name, pk_system
+from headgate.effects import Answer, Call, Flow, Item, Pause, TransactionFailed
+from headgate.errors import NamespaceNotFound, RateLimiterUnavailable, ValidationError
+from headgate.reads import batch_get, query
+from headgate.schema import (
+    REGISTRY,
+    NamespaceId,
+    in_namespace,
+    key,
+    namespace_id,
+    namespace_name,
+    pk_system,
+)
 
-_TRIES = 6
+DEFAULT_NAME = "default"
+_PK = pk_system(REGISTRY)
+_FORWARD, _REVERSE = "#NAMESPACE#", "#NSID#"
+_BATCH = 25
+_ROUNDS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A namespace: `deleted_at` is set once it is deleted and can still be recovered."""
+
+    name: str
+    id: str
+    created_at: str
+    deleted_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """How far a purge got. Not `done`: call again, it goes on where it stopped."""
+
+    deleted: int
+    done: bool
 
 
 def opened(core: Core) -> Flow[NamespaceId]:
-    """The id of the limiter's namespace: looked up, and registered, on first use."""
+    """The id of the limiter's namespace, looked up once. `default` is made on first use."""
     if core.ns is None:
-        core.ns = yield from _registered(core, core.settings.namespace)
+        name = core.settings.namespace
+        found = yield from get_namespace(core, name)
+        if found is None:
+            if name != DEFAULT_NAME:
+                raise NamespaceNotFound(
+                    f"there is no namespace {name!r}: make it with register_namespace({name!r})"
+                )
+            found = yield from register_namespace(core, name)
+        core.ns = NamespaceId(found.id)
     return core.ns
 
 
-def _registered(core: Core, name: str) -> Flow[NamespaceId]:
-    forward = key(pk_system(REGISTRY), f"#NAMESPACE#{namespace_name(name)}")
-    place = forward["PK"]["S"], forward["SK"]["S"]
-    for attempt in range(_TRIES):
-        items = yield from batch_get(core, [forward], strong=attempt > 0)
-        if place in items:
-            return NamespaceId(items[place]["namespace_id"]["S"])
-        ns = secrets.token_urlsafe(8)
-        (outcome,) = yield from core.call(_register(core, name, ns))
-        match outcome:
-            case Answer():
-                return NamespaceId(ns)
-            case TransactionFailed():
-                continue  # another client was first: what it registered is read
-            case Conflicted():
-                yield Pause(0.01 * 2**attempt)  # another client is at it
-            case _:
-                raise failure(outcome)
-    raise RateLimiterUnavailable("the registry of namespaces is contended", throttled=True)
+def register_namespace(core: Core, name: str) -> Flow[Namespace]:
+    """Makes a namespace, or finds the one that has the name already."""
+    found = yield from get_namespace(core, name)
+    if found is not None:
+        return found
+    made = Namespace(name, secrets.token_urlsafe(8), _now(core))
+    done = yield from _transact(
+        core,
+        _put(core, _FORWARD + name, made, "attribute_not_exists(PK)"),
+        _put(core, _REVERSE + made.id, made, "attribute_not_exists(PK)"),
+    )
+    if done:
+        return made
+    # Another client registered it at this moment: whoever was first, both have the same.
+    found = yield from get_namespace(core, name)
+    if found is None:
+        raise NamespaceNotFound(f"the namespace {name!r} was deleted while it was registered")
+    return found
 
 
-def _register(core: Core, name: str, ns: str) -> Call:
-    pk = pk_system(REGISTRY)
-    shared: Item = {"name": {"S": name}, "namespace_id": {"S": ns}}
+def get_namespace(core: Core, name: str) -> Flow[Namespace | None]:
+    """The namespace of this name; None if there is none."""
+    place = _PK, _FORWARD + namespace_name(name)
+    items = yield from batch_get(core, [key(*place)], strong=True)
+    return _read(items[place]) if place in items else None
 
-    def put(sk: str) -> dict[str, object]:
-        return {
-            "Put": {
-                "TableName": core.table,
-                "Item": {**key(pk, sk), **shared},
-                "ConditionExpression": "attribute_not_exists(PK)",
-            }
+
+def list_namespaces(core: Core) -> Flow[list[Namespace]]:
+    """All namespaces that are in use, by name."""
+    items = yield from query(core, "PK = :p AND begins_with(SK, :s)", _PK, _FORWARD)
+    return [_read(item) for item in items]
+
+
+def list_orphans(core: Core) -> Flow[list[Namespace]]:
+    """Namespaces that were deleted and are neither recovered nor purged."""
+    items = yield from query(core, "PK = :p AND begins_with(SK, :s)", _PK, _REVERSE)
+    return [found for found in map(_read, items) if found.deleted_at is not None]
+
+
+def delete_namespace(core: Core, name: str) -> Flow[bool]:
+    """Deletes a namespace; False if there is none. Its items stay until it is purged, and
+    `recover_namespace` brings it back. Clients that have it open go on until they are new.
+    """
+    found = yield from get_namespace(core, name)
+    if found is None:
+        return False
+    gone = Namespace(found.name, found.id, found.created_at, _now(core))
+    remove = {
+        "Delete": {
+            "TableName": core.table,
+            "Key": key(_PK, _FORWARD + name),
+            "ConditionExpression": "namespace_id = :id",
+            "ExpressionAttributeValues": {":id": {"S": found.id}},
         }
+    }
+    return (
+        yield from _transact(
+            core, remove, _put(core, _REVERSE + found.id, gone, "attribute_exists(PK)")
+        )
+    )
 
-    actions = [put(f"#NAMESPACE#{name}"), put(f"#NSID#{ns}")]
-    return Call("TransactWriteItems", {"TransactItems": actions})
+
+def recover_namespace(core: Core, id: str) -> Flow[Namespace]:  # noqa: A002 - the field's name
+    """Brings a deleted namespace back under its name, which must be free."""
+    place = _PK, _REVERSE + namespace_id(id)
+    items = yield from batch_get(core, [key(*place)], strong=True)
+    if place not in items:
+        raise NamespaceNotFound(f"there is no namespace with the id {id!r}")
+    gone = _read(items[place])
+    back = Namespace(gone.name, gone.id, gone.created_at)
+    if gone.deleted_at is None:
+        return back
+    done = yield from _transact(
+        core,
+        _put(core, _FORWARD + back.name, back, "attribute_not_exists(PK)"),
+        _put(core, _REVERSE + back.id, back, "attribute_exists(PK)"),
+    )
+    if not done:
+        raise ValidationError(
+            f"the name {gone.name!r} belongs to another namespace now: delete that one first"
+        )
+    return back
+
+
+def purge_namespace(core: Core, id: str, *, limit: int | None = None) -> Flow[Purged]:  # noqa: A002
+    """Deletes everything that a deleted namespace held, at most `limit` items at a call, and at
+    last its record. Cannot be undone.
+    """
+    place = _PK, _REVERSE + namespace_id(id)
+    items = yield from batch_get(core, [key(*place)], strong=True)
+    if place not in items:
+        raise NamespaceNotFound(f"there is no namespace with the id {id!r}")
+    if _read(items[place]).deleted_at is None:
+        raise ValidationError(f"the namespace {id!r} is in use: delete it before it is purged")
+    found = yield from query(core, "GSI4PK = :p", id, index="GSI4", limit=limit)
+    keys = [{"PK": item["PK"], "SK": item["SK"]} for item in found]
+    for start in range(0, len(keys), _BATCH):
+        yield from _delete(core, keys[start : start + _BATCH])
+    if limit is not None and len(keys) >= limit:
+        return Purged(len(keys), done=False)
+    yield from core.ask(Call("DeleteItem", {"TableName": core.table, "Key": key(*place)}))
+    return Purged(len(keys), done=True)
+
+
+def _delete(core: Core, keys: list[Item]) -> Flow[None]:
+    pending: dict[str, Any] = {core.table: [{"DeleteRequest": {"Key": k}} for k in keys]}
+    for attempt in range(_ROUNDS):
+        if attempt:
+            yield Pause(0.02 * 2**attempt)
+        answer = yield from core.ask(Call("BatchWriteItem", {"RequestItems": pending}))
+        pending = answer.body.get("UnprocessedItems") or {}
+        if not pending:
+            return
+    raise RateLimiterUnavailable("deletes are throttled: call again to go on")
+
+
+def _transact(core: Core, *actions: dict[str, Any]) -> Flow[bool]:
+    request = Call(
+        "TransactWriteItems",
+        {
+            "TransactItems": list(actions),
+            "ClientRequestToken": f"{core.rng.getrandbits(128):032x}",
+        },
+    )
+    (outcome,) = yield from core.call(request)
+    if isinstance(outcome, Answer):
+        return True
+    if isinstance(outcome, TransactionFailed):
+        return False
+    raise failure(outcome)
+
+
+def _put(core: Core, sk: str, namespace: Namespace, condition: str) -> dict[str, Any]:
+    item: Item = {
+        **key(_PK, sk),
+        **in_namespace(REGISTRY, _PK),
+        "name": {"S": namespace.name},
+        "namespace_id": {"S": namespace.id},
+        "created_at": {"S": namespace.created_at},
+    }
+    if namespace.deleted_at is not None:
+        item["deleted_at"] = {"S": namespace.deleted_at}
+    return {"Put": {"TableName": core.table, "Item": item, "ConditionExpression": condition}}
+
+
+def _read(item: Mapping[str, Any]) -> Namespace:
+    return Namespace(
+        item["name"]["S"],
+        item["namespace_id"]["S"],
+        item["created_at"]["S"],
+        item["deleted_at"]["S"] if "deleted_at" in item else None,
+    )
+
+
+def _now(core: Core) -> str:
+    return datetime.fromtimestamp(core.now() / 1000, UTC).isoformat(timespec="milliseconds")

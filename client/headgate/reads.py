@@ -47,8 +47,11 @@ def query(
     prefix: str | None = None,
     *,
     index: str | None = None,
+    limit: int | None = None,
 ) -> Flow[list[Item]]:
-    """All items of a query, page after page. `:p` and `:s` stand for partition and prefix."""
+    """The items of a query, page after page, all or the first `limit`. `:p` and `:s` stand for
+    partition and prefix.
+    """
     values = {":p": {"S": partition}}
     if prefix is not None:
         values[":s"] = {"S": prefix}
@@ -61,9 +64,11 @@ def query(
         params["IndexName"] = index
     items: list[Item] = []
     while True:
+        if limit is not None:
+            params["Limit"] = limit - len(items)
         answer = yield from core.ask(Call("Query", dict(params)))
         items.extend(answer.body.get("Items", ()))
-        if not answer.body.get("LastEvaluatedKey"):
+        if not answer.body.get("LastEvaluatedKey") or len(items) == limit:
             return items
         params["ExclusiveStartKey"] = answer.body["LastEvaluatedKey"]
 
