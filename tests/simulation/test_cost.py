@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
 import pytest
 
@@ -64,10 +65,8 @@ def test_the_configuration_is_read_beside_a_write_once_a_minute():
         yield from admin.set_limits(client.core, limits(random.Random(3)), resource=RESOURCE)
         name = limits(random.Random(3))[0].name
         for _ in range(4):
-            try:
+            with suppress(RateLimitExceeded):
                 yield from admit(client.core, Wanted((Request("e", RESOURCE, {name: 1}),)))
-            except RateLimitExceeded:
-                pass
             batches.append("then")
             yield Pause(61)
 

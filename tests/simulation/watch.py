@@ -31,7 +31,7 @@ class Reference:
     def __init__(self, rate, e, now):
         self.rate, self.e, self.now = rate, e, now
         self.level = self.cap
-        self.returned = 0
+        self.floor = 0
 
     @property
     def cap(self):
@@ -41,6 +41,7 @@ class Reference:
     def advance(self, now):
         earned = accrued(self.rate, Milliseconds(now)) - accrued(self.rate, Milliseconds(self.now))
         self.level = min(self.cap, self.level + earned)
+        self.floor = min(0, self.floor + earned) if self.level < 0 else 0
         self.now = now
 
     def change(self, rate, now):
@@ -163,15 +164,15 @@ class Watcher:
         if self.error() > reference.e:
             reference.widen(self.error())
         reference.advance(now)
-        # What a release returns to one shard can be drawn from it, though others be in debt.
-        reference.returned = 0 if reference.level >= 0 else reference.returned
         if amount < 0 and reference.level < 0 and len(self.buckets[ref]) > 1:
-            reference.returned -= amount
+            # What a release returns to one shard can be drawn from it again, though all
+            # together are in debt: the debt is no deeper for it than it was.
+            reference.floor = min(reference.floor, reference.level)
         reference.level -= amount
         if amount > 0:
             self.debits += 1
             self.admitted[key] += amount
-            if operation != "adjust" and reference.level + reference.returned < 0:
+            if operation != "adjust" and reference.level < reference.floor:
                 raise Broken(
                     f"P1: {ref.entity_id}/{ref.resource}/{name} overdrawn by "
                     f"{-reference.level} millitokens at {now} by {client.name} in {operation} "
