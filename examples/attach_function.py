@@ -21,7 +21,7 @@ class Team(Stack):
         limiter = RateLimiter.from_name(self, "Limiter", table)
         team = limiter.add_namespace("team-a")
         limiter.add_limits(
-            [Limit.per_minute("rpm", 3), Limit.per_minute("tpm", 40_000)],
+            [Limit.per_day("rpd", 3), Limit.per_minute("tpm", 40_000)],
             namespace=team,
             resource="gpt-4",
         )

@@ -15,12 +15,12 @@ CHAT = Path(__file__).parent / "chat"
 
 
 class Chat(Stack):
-    def __init__(self, scope, id, *, rpm=60, memory=256):
+    def __init__(self, scope, id, *, rpd=1_000, memory=256):
         super().__init__(scope, id)
 
         limiter = RateLimiter(self, "Limiter", aggregator=AggregatorOptions(memory=memory))
         limiter.add_limits(
-            [Limit.per_minute("rpm", rpm), Limit.per_minute("tpm", 40_000, burst=60_000)],
+            [Limit.per_day("rpd", rpd), Limit.per_minute("tpm", 40_000, burst=60_000)],
             resource="gpt-4",
         )
 
@@ -42,7 +42,7 @@ app = App()
 Chat(
     app,
     "Chat",
-    rpm=int(app.node.try_get_context("rpm") or 60),
+    rpd=int(app.node.try_get_context("rpd") or 1_000),
     memory=int(app.node.try_get_context("memory") or 256),
 )
 app.synth()

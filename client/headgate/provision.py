@@ -1,8 +1,9 @@
 """Plan and apply: make what is stored equal to what is written down, and touch nothing else.
 
-    wanted = [LimitsConfig(None, "gpt-4", (Limit.per_minute("rpm", 600),))]
-    changes = plan(wanted, current(limiter, addresses(wanted)))
-    apply(limiter, changes)
+    with Provisioner("limits") as limiter:
+        limits = LimitsConfig(None, "gpt-4", (Limit.per_minute("rpm", 600),))
+        store(limiter, limits, owner="stack-a")
+        remove(limiter, address(limits), owner="stack-a")
 
 What is stored at an address that is not `owned` was made by others: if it differs from what is
 wanted there, the plan is refused before anything is changed.
@@ -14,31 +15,19 @@ import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
+from headgate import ledger
 from headgate.errors import HeadgateError, ValidationError
+from headgate.limiter import SyncRateLimiter
+from headgate.methods import sync
 from headgate.records import Entity, LimitsConfig
 
 if TYPE_CHECKING:
     from headgate.core import OnUnavailable
-    from headgate.limiter import SyncRateLimiter
+    from headgate.namespaces import Namespace
 
 Record: TypeAlias = Entity | LimitsConfig
-
-
-class Registered(Protocol):
-    """A namespace as the registry knows it."""
-
-    @property
-    def id(self) -> str: ...
-
-
-class Registry(Protocol):
-    """What a limiter offers to provision namespaces."""
-
-    def get_namespace(self, name: str) -> Registered | None: ...
-    def register_namespace(self, name: str) -> Registered: ...
-    def delete_namespace(self, name: str) -> object: ...
 
 
 class Address(NamedTuple):
@@ -47,6 +36,11 @@ class Address(NamedTuple):
     kind: Literal["entity", "limits"]
     entity_id: str | None
     resource: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What the ledger knows it by. No id contains `#`, so there is one reading."""
+        return f"{self.kind}#{self.entity_id or ''}#{self.resource or ''}"
 
     def __str__(self) -> str:
         if self.kind == "entity":
@@ -161,6 +155,55 @@ def apply(limiter: SyncRateLimiter, changes: Iterable[Change]) -> None:
             with contextlib.suppress(HeadgateError):
                 _carry_out(limiter, change.undone())
         raise
+
+
+class Provisioner(SyncRateLimiter):
+    """A limiter that also keeps the ledger of what was provisioned, and by whom."""
+
+    claims = sync(ledger.claims)
+    claim = sync(ledger.claim)
+    disclaim = sync(ledger.disclaim)
+    forget = sync(ledger.forget)
+
+
+def store(limiter: Provisioner, record: Record, owner: str) -> tuple[Change, ...]:
+    """Makes the record what `owner` has written down. Conflict if others have it otherwise."""
+    place = address(record)
+    ours = owner in limiter.claims(place.label).owners
+    changes = plan([record], current(limiter, [place]), owned=[place] if ours else ())
+    apply(limiter, changes)
+    limiter.claim(place.label, owner, made=bool(changes))
+    return changes
+
+
+def remove(limiter: Provisioner, place: Address, owner: str) -> tuple[Change, ...]:
+    """Takes back what `owner` has stored, unless it was there before or others have it too."""
+    changes: tuple[Change, ...] = ()
+    if limiter.disclaim(place.label, owner):
+        changes = plan([], current(limiter, [place]), owned=[place])
+        apply(limiter, changes)
+    limiter.forget(place.label)
+    return changes
+
+
+def store_namespace(limiter: Provisioner, name: str, owner: str) -> Namespace:
+    """Registers a namespace for `owner`, or finds it."""
+    found = limiter.get_namespace(name)
+    namespace = found or limiter.register_namespace(name)
+    limiter.claim(_namespace_label(name), owner, made=found is None, registry=True)
+    return namespace
+
+
+def remove_namespace(limiter: Provisioner, name: str, owner: str) -> None:
+    """Deletes a namespace that was registered for `owner`, with whom nobody else shares it."""
+    label = _namespace_label(name)
+    if limiter.disclaim(label, owner, registry=True):
+        limiter.delete_namespace(name)
+    limiter.forget(label, registry=True)
+
+
+def _namespace_label(name: str) -> str:
+    return f"namespace#{name}"
 
 
 def _carry_out(limiter: SyncRateLimiter, change: Change) -> None:

@@ -1,4 +1,4 @@
-"""A function that is limited: each call of a user costs one request and some tokens."""
+"""A function that is limited: each call costs one of a user's requests a day, and tokens."""
 
 import json
 
@@ -10,7 +10,7 @@ limiter = SyncRateLimiter.from_env()
 
 def handler(event, _context):
     try:
-        with limiter.acquire(event["user"], "gpt-4", {"rpm": 1, "tpm": 500}) as lease:
+        with limiter.acquire(event["user"], "gpt-4", {"rpd": 1, "tpm": 500}) as lease:
             answer, used = call_the_model(event["prompt"])
             lease.adjust(tpm=used - 500)  # what it really took
     except RateLimitExceeded as error:

@@ -1,8 +1,8 @@
 """Lambda's entry: CloudFormation asks for one record to be created, updated or deleted.
 
-The physical id says whose the record is and which one it is. What was there already, equal to
-what is wanted, is `found` and stays when the resource goes; what was `made` goes with it. A
-creation that failed is `refused`: CloudFormation asks to delete it, and nothing is done.
+The physical id says which record it is. If it changes, CloudFormation deletes the old one when all
+else has succeeded. Whose the record is, and whether it goes with the resource, is in the ledger: a
+deletion of what could not be created finds no claim there, and does nothing.
 """
 
 from __future__ import annotations
@@ -13,11 +13,18 @@ import os
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
-from headgate import SyncRateLimiter
 from headgate.limit import Limit
-from headgate.provision import Record, Registry, address, apply, current, plan
+from headgate.provision import (
+    Provisioner,
+    Record,
+    address,
+    remove,
+    remove_namespace,
+    store,
+    store_namespace,
+)
 from headgate.records import Entity, LimitsConfig
 
 logger = logging.getLogger()
@@ -41,62 +48,35 @@ def handler(event: Mapping[str, Any], _context: object) -> None:
         outcome = _carry_out(event)
     except Exception as error:
         logger.exception("failed: %s", json.dumps(what))
-        known = event.get("PhysicalResourceId", f"refused:{event['LogicalResourceId']}")
+        known = event.get("PhysicalResourceId", "none")
         _answer(event, Outcome(known), failure=f"{type(error).__name__}: {error}")
     else:
-        logger.info("done: %s", json.dumps({**what, "as": outcome.physical_id}))
+        logger.info("done: %s", json.dumps({**what, "record": outcome.physical_id}))
         _answer(event, outcome)
 
 
 def _carry_out(event: Mapping[str, Any]) -> Outcome:
     kind, properties = event["ResourceType"], event["ResourceProperties"]
-    physical_id = event.get("PhysicalResourceId", "")
-    deleting = event["RequestType"] == "Delete"
+    owner = f"{event['StackId']}#{event['LogicalResourceId']}"
     namespace = properties.get("Namespace")
-    with SyncRateLimiter(os.environ["HEADGATE_TABLE"], namespace_id=namespace) as limiter:
+    deleting = event["RequestType"] == "Delete"
+    with Provisioner(os.environ["HEADGATE_TABLE"], namespace_id=namespace) as limiter:
         if kind == "Custom::HeadgateNamespace":
-            registry = cast("Registry", limiter)
-            register = _unregister if deleting else _register
-            return register(registry, properties["Name"], physical_id)
+            return _namespace(limiter, properties["Name"], owner, deleting=deleting)
         record = _record(kind, properties)
         if deleting:
-            return _delete(limiter, record, physical_id)
-        return _store(limiter, record, namespace or DEFAULT_NAMESPACE, physical_id)
+            remove(limiter, address(record), owner)
+        else:
+            store(limiter, record, owner)
+        return Outcome(json.dumps([namespace or DEFAULT_NAMESPACE, *address(record)]))
 
 
-def _store(limiter: SyncRateLimiter, record: Record, namespace: str, physical_id: str) -> Outcome:
-    where = address(record)
-    label = json.dumps([namespace, *where])
-    # Another address is another record: CloudFormation deletes the old one afterwards.
-    known = physical_id.partition(":")[2] == label
-    changes = plan([record], current(limiter, [where]), owned=[where] if known else ())
-    apply(limiter, changes)
-    if known:
-        return Outcome(physical_id)
-    return Outcome(f"{'made' if changes else 'found'}:{label}")
-
-
-def _delete(limiter: SyncRateLimiter, record: Record, physical_id: str) -> Outcome:
-    if physical_id.startswith("made:"):
-        where = address(record)
-        apply(limiter, plan([], current(limiter, [where]), owned=[where]))
-    return Outcome(physical_id)
-
-
-def _register(registry: Registry, name: str, physical_id: str) -> Outcome:
-    found = registry.get_namespace(name)
-    namespace = found or registry.register_namespace(name)
-    data = {"NamespaceId": namespace.id}
-    label = json.dumps(["namespace", name])
-    if physical_id.partition(":")[2] == label:
-        return Outcome(physical_id, data)
-    return Outcome(f"{'found' if found else 'made'}:{label}", data)
-
-
-def _unregister(registry: Registry, name: str, physical_id: str) -> Outcome:
-    if physical_id.startswith("made:") and registry.get_namespace(name):
-        registry.delete_namespace(name)
-    return Outcome(physical_id)
+def _namespace(limiter: Provisioner, name: str, owner: str, *, deleting: bool) -> Outcome:
+    known = json.dumps(["namespace", name])
+    if deleting:
+        remove_namespace(limiter, name, owner)
+        return Outcome(known)
+    return Outcome(known, {"NamespaceId": store_namespace(limiter, name, owner).id})
 
 
 def _record(kind: str, properties: Mapping[str, Any]) -> Record:

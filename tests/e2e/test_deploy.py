@@ -67,7 +67,7 @@ def table_of(aws, name):
 
 def test_a_stack_with_the_construct_limits_updates_and_leaves_its_data(account, aws):
     before = everything(aws)
-    outputs = deploy.deploy(account, IMPORTS, {"rpm": "5"})["Chat"]
+    outputs = deploy.deploy(account, IMPORTS, {"rpd": "5"})["Chat"]
     function, table = outputs["Function"], outputs["Table"]
 
     passed, refused = until_limited(aws, function, "user-1")
@@ -78,15 +78,15 @@ def test_a_stack_with_the_construct_limits_updates_and_leaves_its_data(account, 
 
     # Other limits and more memory: the table stays the one it is, and so does what is in it.
     made = table_of(aws, table)
-    assert deploy.deploy(account, IMPORTS, {"rpm": "9", "memory": "512"})["Chat"] == outputs
+    assert deploy.deploy(account, IMPORTS, {"rpd": "9", "memory": "512"})["Chat"] == outputs
     assert table_of(aws, table)["CreationDateTime"] == made["CreationDateTime"]
     assert table_of(aws, table)["LatestStreamArn"] == made["LatestStreamArn"]
     sizes = {f["MemorySize"] for f in aws("lambda").list_functions()["Functions"]}
     assert 512 in sizes
     with SyncRateLimiter(table, endpoint_url=account) as limiter:
         # A process that has read the old limits learns of the new within the minute.
-        assert limiter.check("user-2", "gpt-4", {"rpm": 9}).allowed
-        assert not limiter.check("user-2", "gpt-4", {"rpm": 10}).allowed
+        assert limiter.check("user-2", "gpt-4", {"rpd": 9}).allowed
+        assert not limiter.check("user-2", "gpt-4", {"rpd": 10}).allowed
 
         deploy.destroy(account, IMPORTS)
         assert limiter.get_limits(resource="gpt-4") is None
@@ -126,3 +126,20 @@ def test_a_deployment_that_fails_takes_back_the_limits_that_it_set(account, depl
             deploy.deploy(account, app, {"table": "shared"})
         assert limiter.get_limits(resource="ours") is None
         assert limiter.get_limits(resource="theirs").limits == (Limit.per_minute("rpm", 99),)
+
+
+def test_a_function_of_another_stack_is_limited_in_its_own_namespace(account, aws, deployed):
+    outputs = deploy.deploy(account, ATTACHES, {"table": "shared"})["Team"]
+    with SyncRateLimiter("shared", endpoint_url=account) as limiter:
+        assert limiter.get_namespace("team-a").id == outputs["NamespaceId"]
+
+    assert until_limited(aws, outputs["Function"], "user-1")[0] == 3
+    function = aws("lambda").get_function_configuration(FunctionName=outputs["Function"])
+    settings = function["Environment"]["Variables"]
+    assert settings["HEADGATE_NAMESPACE_ID"] == outputs["NamespaceId"]
+
+    with SyncRateLimiter("shared", endpoint_url=account, namespace="team-a") as team:
+        assert team.available("user-1", "gpt-4")["rpd"] == 0
+    deploy.destroy(account, ATTACHES, {"table": "shared"})
+    with SyncRateLimiter("shared", endpoint_url=account) as limiter:
+        assert limiter.get_namespace("team-a") is None

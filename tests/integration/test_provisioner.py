@@ -1,6 +1,7 @@
 """The function behind the custom resources, called as CloudFormation calls it."""
 
 import json
+import secrets
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -13,7 +14,6 @@ from headgate.records import Entity
 from provisioner.handler import handler
 
 TABLE = "provisioned"
-NS = "AAAAAAAAAAA"
 
 
 @pytest.fixture(scope="module")
@@ -23,11 +23,17 @@ def table(ministack):
 
 
 @pytest.fixture
-def limiter(ministack, table):
-    with SyncRateLimiter(TABLE, namespace_id=NS, endpoint_url=ministack.endpoint_url) as limiter:
+def namespace():
+    """Each test has one of its own."""
+    return secrets.token_urlsafe(8)
+
+
+@pytest.fixture
+def limiter(ministack, table, namespace):
+    with SyncRateLimiter(
+        TABLE, namespace_id=namespace, endpoint_url=ministack.endpoint_url
+    ) as limiter:
         yield limiter
-        for config in limiter.list_limits():
-            limiter.delete_limits(entity_id=config.entity_id, resource=config.resource)
 
 
 @pytest.fixture
@@ -53,22 +59,24 @@ def responses():
 
 
 @pytest.fixture
-def cloudformation(ministack, limiter, responses, monkeypatch):
+def cloudformation(ministack, limiter, namespace, responses, monkeypatch):
     """Sends one request and returns the answer."""
     url, answers = responses
     monkeypatch.setenv("HEADGATE_TABLE", TABLE)
     monkeypatch.setenv("AWS_ENDPOINT_URL", ministack.endpoint_url)
 
-    def send(request, kind, properties, physical_id=None):
+    def send(request, kind, properties, physical_id=None, *, logical_id="Logical"):
         event = {
             "RequestType": request,
             "ResponseURL": url,
             "StackId": "stack",
             "RequestId": "request",
-            "LogicalResourceId": "Logical",
+            "LogicalResourceId": logical_id,
             "ResourceType": f"Custom::Headgate{kind}",
-            "ResourceProperties": {"ServiceToken": "arn", "Namespace": NS, **properties},
+            "ResourceProperties": {"ServiceToken": "arn", **properties},
         }
+        if kind != "Namespace":
+            event["ResourceProperties"]["Namespace"] = namespace
         if physical_id:
             event["PhysicalResourceId"] = physical_id
         handler(event, None)
@@ -172,6 +180,26 @@ def test_a_move_that_is_refused_leaves_what_was_there(cloudformation, limiter):
     assert limiter.get_limits(resource="gpt-5").limits == rpm(99)
 
 
+def test_a_construct_that_moves_in_its_app_keeps_its_limits(cloudformation, limiter):
+    """Another logical id: CloudFormation creates the new resource before it deletes the old."""
+    made = cloudformation("Create", "Limits", gpt4(10), logical_id="Old")
+    moved = cloudformation("Create", "Limits", gpt4(10), logical_id="New")
+    assert moved["Status"] == "SUCCESS"
+    cloudformation("Delete", "Limits", gpt4(10), made["PhysicalResourceId"], logical_id="Old")
+    assert stored(limiter) == rpm(10)
+    # It was made by this stack all the same, and goes with the last that has it.
+    cloudformation("Delete", "Limits", gpt4(10), moved["PhysicalResourceId"], logical_id="New")
+    assert stored(limiter) is None
+
+
+def test_two_owners_that_disagree_are_told(cloudformation, limiter):
+    cloudformation("Create", "Limits", gpt4(10), logical_id="One")
+    refused = cloudformation("Create", "Limits", gpt4(20), logical_id="Other")
+    assert refused["Status"] == "FAILED"
+    cloudformation("Delete", "Limits", gpt4(20), refused["PhysicalResourceId"], logical_id="Other")
+    assert stored(limiter) == rpm(10)
+
+
 def test_the_systems_limits_carry_the_policy_for_outages(cloudformation, limiter):
     properties = {**gpt4(10), "OnUnavailable": "allow"}
     del properties["Resource"]
@@ -213,3 +241,40 @@ def test_a_change_that_fails_takes_back_those_before_it(limiter):
     with pytest.raises(ValueError, match="nobody"):
         apply(limiter, changes)
     assert limiter.get_entity("first") is None
+
+
+def test_a_namespace_is_registered_found_and_deleted_with_its_last_owner(cloudformation, limiter):
+    team = {"Name": f"team-{secrets.token_hex(4)}"}
+    made = cloudformation("Create", "Namespace", team, logical_id="One")
+    assert made["Data"] == {"NamespaceId": limiter.get_namespace(team["Name"]).id}
+    again = cloudformation("Create", "Namespace", team, logical_id="Other")
+    assert again["Data"] == made["Data"]
+    assert again["PhysicalResourceId"] == made["PhysicalResourceId"]
+
+    cloudformation("Delete", "Namespace", team, made["PhysicalResourceId"], logical_id="One")
+    assert limiter.get_namespace(team["Name"])
+    cloudformation("Delete", "Namespace", team, made["PhysicalResourceId"], logical_id="Other")
+    assert limiter.get_namespace(team["Name"]) is None
+    assert limiter.recover_namespace(made["Data"]["NamespaceId"])
+
+
+def test_a_namespace_that_was_there_before_outlives_the_stack(cloudformation, limiter):
+    name = f"team-{secrets.token_hex(4)}"
+    known = limiter.register_namespace(name)
+    found = cloudformation("Create", "Namespace", {"Name": name})
+    assert found["Data"] == {"NamespaceId": known.id}
+    cloudformation("Delete", "Namespace", {"Name": name}, found["PhysicalResourceId"])
+    assert limiter.get_namespace(name) == known
+
+
+def test_nothing_is_left_of_what_was_made_and_removed(ministack, cloudformation, namespace):
+    made = cloudformation("Create", "Limits", gpt4(10))
+    cloudformation("Delete", "Limits", gpt4(10), made["PhysicalResourceId"])
+    client = boto3.client("dynamodb", endpoint_url=ministack.endpoint_url)
+    left = client.query(
+        TableName=TABLE,
+        IndexName="GSI4",
+        KeyConditionExpression="GSI4PK = :n",
+        ExpressionAttributeValues={":n": {"S": namespace}},
+    )
+    assert [item["SK"]["S"] for item in left["Items"] if "AUDIT" not in item["PK"]["S"]] == []
