@@ -206,10 +206,10 @@ def _reach_buckets(core: Core, ns: NamespaceId, entity: Entity) -> Flow[None]:
         removes: list[str] = []
         values: dict[str, Any] = {}
         if entity.cascade:
-            sets.append("cascade = :c")
+            sets.append("#cascade = :c")
             values[":c"] = {"BOOL": True}
         else:
-            removes.append("cascade")
+            removes.append("#cascade")
         if entity.parent_id is not None:
             sets.append("parent_id = :p")
             values[":p"] = {"S": entity.parent_id}
@@ -222,6 +222,7 @@ def _reach_buckets(core: Core, ns: NamespaceId, entity: Entity) -> Flow[None]:
             "Key": {"PK": item["PK"], "SK": item["SK"]},
             "ConditionExpression": "attribute_exists(PK)",
             "UpdateExpression": update.strip(),
+            "ExpressionAttributeNames": {"#cascade": "cascade"},  # a reserved word
         }
         if values:
             request["ExpressionAttributeValues"] = values

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headgate.core import Core, failure
-from headgate.effects import Answer, Call, Flow, Item, Pause, TransactionFailed
+from headgate.effects import Answer, Call, Conflicted, Flow, Item, Pause, TransactionFailed
 from headgate.errors import NamespaceNotFound, RateLimiterUnavailable, ValidationError
 from headgate.reads import batch_get, query
 from headgate.schema import (
@@ -191,12 +191,18 @@ def _transact(core: Core, *actions: dict[str, Any]) -> Flow[bool]:
             "ClientRequestToken": f"{core.rng.getrandbits(128):032x}",
         },
     )
-    (outcome,) = yield from core.call(request)
-    if isinstance(outcome, Answer):
-        return True
-    if isinstance(outcome, TransactionFailed):
-        return False
-    raise failure(outcome)
+    for attempt in range(_ROUNDS):
+        (outcome,) = yield from core.call(request)
+        match outcome:
+            case Answer():
+                return True
+            case TransactionFailed():
+                return False
+            case Conflicted():
+                yield Pause(0.01 * 2**attempt)  # another client is at it
+            case _:
+                raise failure(outcome)
+    raise RateLimiterUnavailable("the registry of namespaces is contended", throttled=True)
 
 
 def _put(core: Core, sk: str, namespace: Namespace, condition: str) -> dict[str, Any]:

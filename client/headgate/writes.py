@@ -11,9 +11,11 @@ clause is sent is a guess; a wrong one fails and returns the item, never a wrong
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
+from itertools import product
+from types import MappingProxyType
 from typing import Any
 
 from headgate.bucket import (
@@ -184,12 +186,15 @@ def relimit(
             }
             adds.append(f"b_{name}_tk :d{i}")
             expires.after(i, floor + moved + gained)
-    for name, value in limit_attributes(limits).items():
-        values[f":_{name}"] = value
-        sets.append(f"{name} = :_{name}")
-    for name in bucket.limits.names:
-        if name not in limits.positions:
-            removes += [f"b_{name}_{suffix}" for suffix in ("tk", "tc", "cp", "ra", "rp")]
+    # Many limits of long names would make an expression of more than the 4 KB that are allowed.
+    short: dict[str, str] = {}
+    for k, (name, value) in enumerate(limit_attributes(limits).items()):
+        short[f"#s{k}"], values[f":s{k}"] = name, value
+        sets.append(f"#s{k} = :s{k}")
+    gone = [name for name in bucket.limits.names if name not in limits.positions]
+    for k, (name, suffix) in enumerate(product(gone, ("tk", "tc", "cp", "ra", "rp"))):
+        short[f"#r{k}"] = f"b_{name}_{suffix}"
+        removes.append(f"#r{k}")
     moment = expires.moment()
     if moment is not None:
         values[":ttl"] = _n(moment)
@@ -201,7 +206,7 @@ def relimit(
     update = f"SET {', '.join(sets)} ADD {', '.join(adds)}"
     if removes:
         update += f" REMOVE {', '.join(removes)}"
-    return _request(table, ref, bucket, " AND ".join(conditions), update, values)
+    return _request(table, ref, bucket, " AND ".join(conditions), update, values, names=short)
 
 
 def hand_over(
@@ -417,6 +422,7 @@ def _request(
     update: str,
     values: dict[str, Any],
     *,
+    names: Mapping[str, str] = MappingProxyType({}),
     repeatable: bool = True,
 ) -> Call:
     params: dict[str, Any] = {
@@ -428,8 +434,8 @@ def _request(
         "ReturnValues": "ALL_NEW",
         "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
     }
-    if "#ttl" in update:
-        params["ExpressionAttributeNames"] = {"#ttl": "ttl"}
+    if "#" in update:
+        params["ExpressionAttributeNames"] = {"#ttl": "ttl", **names}
     return Call("UpdateItem", params, repeatable)
 
 

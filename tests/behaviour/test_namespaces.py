@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import pytest
 
-from headgate import Limit, RateLimitExceeded, ValidationError
+from headgate import Limit, NamespaceNotFound, RateLimitExceeded, ValidationError
 
 RPM = [Limit.per_minute("rpm", 10)]
 
 
 def open_in(backend, namespace):
-    return backend.limiter(namespace=namespace, namespace_id=None, limits=RPM)
+    limiter = backend.limiter(namespace=namespace, namespace_id=None, limits=RPM)
+    limiter.register_namespace(namespace)
+    return limiter
 
 
-def take(limiter, amount=1, entity="alice", resource="gpt-4"):
-    with limiter.acquire(entity, resource, {"rpm": amount}) as lease:
+def take(limiter, amount=1, entity="alice", resource="gpt-4", **options):
+    with limiter.acquire(entity, resource, {"rpm": amount}, **options) as lease:
         return lease
 
 
-def test_a_namespace_is_registered_on_first_use_and_known_after(backend):
-    limiter = open_in(backend, "production")
+def test_the_default_namespace_is_made_on_first_use_and_known_after(backend):
+    limiter = backend.limiter(namespace_id=None, limits=RPM)
     with limiter.sending() as sent:
         take(limiter)
     assert sent.count("TransactWriteItems") == 1
     with limiter.sending() as sent:
         take(limiter)
     assert sent == ["UpdateItem"]
-    other = open_in(backend, "production")
+    other = backend.limiter(namespace_id=None, limits=RPM)
     with other.sending() as sent:
         assert other.available("alice", "gpt-4") == {"rpm": 8}
     assert "TransactWriteItems" not in sent
+
+
+def test_a_namespace_that_was_never_registered_is_an_error_that_says_what_to_do(backend):
+    limiter = backend.limiter(namespace="prodution", namespace_id=None, limits=RPM)
+    with pytest.raises(NamespaceNotFound, match=r"register_namespace\('prodution'\)"):
+        take(limiter, on_unavailable="allow")
 
 
 def test_namespaces_do_not_share_buckets_or_limits(backend):

@@ -74,7 +74,7 @@ def test_a_good_clock_is_left_untouched(off):
 def test_one_answer_never_makes_a_clock_worse_than_two_seconds_and_the_trip(
     world, there, back, lag
 ):
-    clock, off, truth = world
+    clock, _, truth = world
     sent = clock.raw()
     truth[0] += there
     answered = date(truth[0], lag)
