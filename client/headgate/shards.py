@@ -153,17 +153,20 @@ def split(core: Core, ref: BucketRef, bucket: Bucket) -> Flow[None]:
 def halves(bucket: Bucket, now: Milliseconds, *, give: bool = True) -> tuple[Bucket, Bucket]:
     """The two shards that this one becomes. Balance and accrual both divide exactly."""
     count = bucket.shard.n
-    upper = Shard(bucket.shard.i + count, count * 2)
+    lower, upper = Shard(bucket.shard.i, count * 2), Shard(bucket.shard.i + count, count * 2)
     moved = []
     for i, rate in enumerate(bucket.limits.rates):
         holds = level(bucket.balance(i), now)
-        # A debt is shared in any case: a shard without one would lend what is not there.
-        part = holds // 2 if give or holds < 0 else 0
+        # A debt is shared in any case: a shard without one would lend what is not there. Of
+        # what is held, so much moves that what stays is not more than the lower half may hold.
+        part = 0
+        if give or holds < 0:
+            part = max(holds // 2, holds - share(rate.cp, lower)) if holds > 0 else holds // 2
         moved.append(Millitokens(part - earned(rate, upper, now)))
     zero = Millitokens(0)
     lower_tk = tuple(Millitokens(tk - gone) for tk, gone in zip(bucket.tk, moved, strict=True))
     return (
-        replace(bucket, shard=Shard(bucket.shard.i, count * 2), tk=lower_tk),
+        replace(bucket, shard=lower, tk=lower_tk),
         replace(
             bucket,
             shard=upper,
