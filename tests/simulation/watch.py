@@ -31,7 +31,7 @@ class Reference:
     def __init__(self, rate, e, now):
         self.rate, self.e, self.now = rate, e, now
         self.level = self.cap
-        self.floor = 0
+        self.floor = self.lent = 0
 
     @property
     def cap(self):
@@ -41,7 +41,9 @@ class Reference:
     def advance(self, now):
         earned = accrued(self.rate, Milliseconds(now)) - accrued(self.rate, Milliseconds(self.now))
         self.level = min(self.cap, self.level + earned)
-        self.floor = min(0, self.floor + earned) if self.level < 0 else 0
+        self.floor = min(0, self.floor + earned)
+        if self.level >= 0:
+            self.floor = self.lent = 0
         self.now = now
 
     def change(self, rate, now):
@@ -166,13 +168,14 @@ class Watcher:
         reference.advance(now)
         if amount < 0 and reference.level < 0 and len(self.buckets[ref]) > 1:
             # What a release returns to one shard can be drawn from it again, though all
-            # together are in debt: the debt is no deeper for it than it was.
+            # together are in debt: at most so much, and never to a debt that is deeper.
             reference.floor = min(reference.floor, reference.level)
+            reference.lent -= amount
         reference.level -= amount
         if amount > 0:
             self.debits += 1
             self.admitted[key] += amount
-            if operation != "adjust" and reference.level < reference.floor:
+            if operation != "adjust" and reference.level < min(reference.floor, -reference.lent):
                 raise Broken(
                     f"P1: {ref.entity_id}/{ref.resource}/{name} overdrawn by "
                     f"{-reference.level} millitokens at {now} by {client.name} in {operation} "
