@@ -42,8 +42,6 @@ class Reference:
         earned = accrued(self.rate, Milliseconds(now)) - accrued(self.rate, Milliseconds(self.now))
         self.level = min(self.cap, self.level + earned)
         self.floor = min(0, self.floor + earned)
-        if self.level >= 0:
-            self.floor = self.lent = 0
         self.now = now
 
     def change(self, rate, now):
@@ -166,7 +164,10 @@ class Watcher:
         if self.error() > reference.e:
             reference.widen(self.error())
         reference.advance(now)
-        if amount < 0 and reference.level < 0 and len(self.buckets[ref]) > 1:
+        indebted = any(held([b], now).get(name, 0) < 0 for b in self.buckets[ref].values())
+        if not indebted:
+            reference.floor = reference.lent = 0
+        if amount < 0 and indebted and len(self.buckets[ref]) > 1:
             # What a release returns to one shard can be drawn from it again, though all
             # together are in debt: at most so much, and never to a debt that is deeper.
             reference.floor = min(reference.floor, reference.level)
