@@ -192,7 +192,7 @@ class RateLimiter(RateLimiterBase):
                 table=table,
                 layer=self.layer,
                 dead_letters=self.dead_letters,
-                key=key,
+                grants=self.grants,
                 functions=self._functions,
                 options=aggregator,
             )

@@ -196,6 +196,8 @@ class AggregatorOptions(ProcessorOptions):
     """When a snapshot expires, counted from the end of its window."""
     merge_after: Duration = field(default_factory=lambda: Duration.minutes(10))
     """How long shards must be quiet before two of them become one."""
+    sweep_every: Duration = field(default_factory=lambda: Duration.minutes(5))
+    """How often to look for buckets that have gone quiet."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -207,6 +209,12 @@ class AggregatorOptions(ProcessorOptions):
         checks.span(
             "aggregator.merge_after",
             self.merge_after,
+            least=Duration.minutes(1),
+            most=Duration.days(1),
+        )
+        checks.span(
+            "aggregator.sweep_every",
+            self.sweep_every,
             least=Duration.minutes(1),
             most=Duration.days(1),
         )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aws_cdk import Duration, Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as sources
@@ -18,7 +20,7 @@ from aws_cdk import aws_sqs as sqs
 from headgate import schema
 from headgate_cdk.acknowledged import acknowledge
 from headgate_cdk.functions import make_function
-from headgate_cdk.grants import ADMINISTERS, ENCRYPTS
+from headgate_cdk.grants import ENCRYPTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from aws_cdk import aws_kms as kms
     from constructs import Construct
 
+    from headgate_cdk.grants import Grants
     from headgate_cdk.options import (
         AggregatorOptions,
         ArchiverOptions,
@@ -70,7 +73,7 @@ def make_aggregator(
     table: dynamodb.Table,
     layer: lambda_.ILayerVersion,
     dead_letters: sqs.Queue,
-    key: kms.IKey | None,
+    grants: Grants,
     functions: FunctionOptions,
     options: AggregatorOptions,
 ) -> lambda_.Function:
@@ -91,16 +94,15 @@ def make_aggregator(
             "HEADGATE_MERGE_AFTER_SECONDS": _seconds(options.merge_after),
         },
     )
-    # Buckets of a resource are found by GSI2, shards of an entity's bucket by GSI3.
-    arn = table.table_arn
-    function.add_to_role_policy(
-        iam.PolicyStatement(
-            actions=list(ADMINISTERS),
-            resources=[arn, f"{arn}/index/GSI2", f"{arn}/index/GSI3"],
-        )
+    grants.admin(function)
+    # A bucket that has gone quiet writes nothing, so no record calls for its shards to be merged.
+    events.Rule(
+        scope,
+        "Sweep",
+        description="Headgate: look after buckets that have gone quiet",
+        schedule=events.Schedule.rate(options.sweep_every),
+        targets=[targets.LambdaFunction(function)],
     )
-    if key is not None:
-        key.grant(function, *ENCRYPTS)
     _feed(function, table, dead_letters, options, BUCKETS_AND_DEFAULTS)
     return function
 

@@ -49,6 +49,7 @@ def everything(aws):
         "queue": set(aws("sqs").list_queues().get("QueueUrls", [])),
         "role": {r["RoleName"] for r in aws("iam").list_roles()["Roles"]},
         "alarm": {a["AlarmName"] for a in aws("cloudwatch").describe_alarms()["MetricAlarms"]},
+        "rule": {r["Name"] for r in aws("events").list_rules()["Rules"]},
         "dashboard": {
             d["DashboardName"] for d in aws("cloudwatch").list_dashboards()["DashboardEntries"]
         },

@@ -149,6 +149,23 @@ def test_functions_learn_their_settings_from_the_environment(default):
     }
 
 
+def test_the_aggregator_is_called_for_buckets_that_have_gone_quiet(default):
+    rule = default.only("AWS::Events::Rule")
+    assert rule["ScheduleExpression"] == "rate(5 minutes)"
+    (target,) = default.resolve(rule["Targets"])
+    function = target["Arn"].partition(".")[0]
+    assert default.resources[function]["Properties"]["Handler"].startswith("aggregator.")
+    permission = default.only("AWS::Lambda::Permission")
+    assert permission["Principal"] == "events.amazonaws.com"
+
+
+def test_the_aggregator_may_find_buckets_by_every_index(default):
+    (on_table,) = [s for s in default.statements("Aggregator") if "dynamodb:Query" in s["Action"]]
+    table, *indexes = on_table["Resource"]
+    assert indexes == [f"{table}/index/GSI{number}" for number in range(1, 5)]
+    assert "dynamodb:Scan" not in on_table["Action"]
+
+
 def test_every_option_of_the_functions_reaches_them(stack, template_of):
     feeding = {
         "memory": 512,
@@ -168,6 +185,7 @@ def test_every_option_of_the_functions_reaches_them(stack, template_of):
             usage_windows=("daily",),
             usage_retention_days=10,
             merge_after=Duration.hours(1),
+            sweep_every=Duration.minutes(30),
         ),
         archiver=ArchiverOptions(**feeding),
         functions=FunctionOptions(
@@ -196,6 +214,7 @@ def test_every_option_of_the_functions_reaches_them(stack, template_of):
     assert variables["HEADGATE_USAGE_WINDOWS"] == "daily"
     assert variables["HEADGATE_USAGE_RETENTION_DAYS"] == "10"
     assert variables["HEADGATE_MERGE_AFTER_SECONDS"] == "3600"
+    assert template.only("AWS::Events::Rule")["ScheduleExpression"] == "rate(30 minutes)"
 
 
 def test_without_functions_there_is_a_table_and_nothing_to_fail(stack, template_of):
@@ -245,6 +264,7 @@ def test_a_given_key_opens_the_stream_the_queue_and_the_archive_to_the_functions
         ({"usage_windows": ("weekly",)}, "must be one of daily, hourly, monthly"),
         ({"usage_retention_days": 0}, "aggregator.usage_retention_days is 0"),
         ({"merge_after": Duration.seconds(1)}, "aggregator.merge_after is"),
+        ({"sweep_every": Duration.seconds(30)}, "aggregator.sweep_every is"),
     ],
 )
 def test_what_lambda_would_refuse_is_refused_at_once(options, message):
