@@ -110,7 +110,7 @@ class Core:
         self.decoder = Decoder()
         self.views = Views(settings.max_cached)
         self.records: Bounded[Place, tuple[Milliseconds, ConfigRecord]] = Bounded(
-            settings.max_cached
+            max(100, settings.max_cached // 5)
         )
         self.hits = 0
         self.misses = 0

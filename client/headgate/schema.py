@@ -253,7 +253,7 @@ class Decoder:
         limits = self._sets.get(item["lv"]["S"]) or self.intern(LimitSet(_bucket_limits(item)))
         parent = item.get("parent_id")
         return Bucket(
-            Shard(int(item["PK"]["S"].rpartition("#")[2]), int(item["shard_count"]["N"])),
+            _shard(item),
             limits,
             tuple(Millitokens(int(item[f"b_{name}_tk"]["N"])) for name in limits.names),
             tuple(Millitokens(int(item[f"b_{name}_tc"]["N"])) for name in limits.names),
@@ -262,6 +262,12 @@ class Decoder:
             "cascade" in item and bool(item["cascade"]["BOOL"]),
             EntityId(parent["S"]) if parent else None,
         )
+
+
+def _shard(item: Mapping[str, Any]) -> Shard:
+    count = int(item["shard_count"]["N"])
+    # Most buckets are whole, and share the one that says so.
+    return WHOLE if count == 1 else Shard(int(item["PK"]["S"].rpartition("#")[2]), count)
 
 
 def _bucket_limits(item: Mapping[str, Any]) -> list[Limit]:
