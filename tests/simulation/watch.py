@@ -104,9 +104,12 @@ class Watcher:
             gone = set(before.limits.names) - set(after.limits.names)
             self.removed |= {(ref, name) for name in gone}
             for name in sorted(gone):
-                reference = self.references[ref, name]
-                reference.advance(now)
-                reference.level -= held([before], now)[name]
+                if any(name in b.limits.positions for b in known.values()):
+                    reference = self.references[ref, name]
+                    reference.advance(now)
+                    reference.level -= held([before], now)[name]
+                else:
+                    del self.references[ref, name]  # should it come back, it starts full
         for name in after.limits.names if after else ():
             new = not any(name in b.limits.positions for i, b in known.items() if i != index)
             if before is not None:
