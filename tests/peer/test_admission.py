@@ -43,7 +43,7 @@ def test_one_host_an_hour_ahead(make, off):
     wrong = make(clock=Clock(lambda: system_time() + off), limits=limits)
     # An hour ahead there would be another 60 to take.
     assert admitted(good, 20, rpm=2) == 20
-    assert admitted(wrong, 40, rpm=1) == 20
+    assert admitted(wrong, 40, rpm=1) in (19, 20)  # a corrected clock may be a second late
     assert abs(wrong.clock_offset - off / 1000) < 10
     # And nobody is locked out for the hour to come.
     assert good.time_until_available("alice", "gpt-4", {"rpm": 1}) <= 60
