@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import (
     TYPE_CHECKING,
@@ -34,12 +35,20 @@ class _Runs(Protocol):
     def _subject(self) -> Any: ...
 
 
+def _shown(flow: Callable[..., Any]) -> inspect.Signature:
+    """The signature as callers see it: without what the flow belongs to, with what it gives."""
+    plain = inspect.signature(flow)
+    gives = str(plain.return_annotation).removeprefix("Flow[").removesuffix("]")
+    return plain.replace(parameters=[*plain.parameters.values()][1:], return_annotation=gives)
+
+
 class sync(Generic[S, P, R]):  # noqa: N801 - read as a decorator
     """A flow as a method that blocks."""
 
     def __init__(self, flow: Callable[Concatenate[S, P], Flow[R]]) -> None:
         self._flow = flow
         self.__doc__ = flow.__doc__
+        self._shown = _shown(flow)
 
     @overload
     def __get__(self, owner: None, kind: type) -> Self: ...
@@ -54,6 +63,7 @@ class sync(Generic[S, P, R]):  # noqa: N801 - read as a decorator
         def method(*args: P.args, **kwargs: P.kwargs) -> R:
             return cast("R", owner._driver.run(flow(owner._subject(), *args, **kwargs)))
 
+        vars(method)["__signature__"] = self._shown
         return method
 
 
@@ -63,6 +73,7 @@ class aio(Generic[S, P, R]):  # noqa: N801 - read as a decorator
     def __init__(self, flow: Callable[Concatenate[S, P], Flow[R]]) -> None:
         self._flow = flow
         self.__doc__ = flow.__doc__
+        self._shown = _shown(flow)
 
     @overload
     def __get__(self, owner: None, kind: type) -> Self: ...
@@ -77,4 +88,5 @@ class aio(Generic[S, P, R]):  # noqa: N801 - read as a decorator
         async def method(*args: P.args, **kwargs: P.kwargs) -> R:
             return cast("R", await owner._driver.run(flow(owner._subject(), *args, **kwargs)))
 
+        vars(method)["__signature__"] = self._shown
         return method
