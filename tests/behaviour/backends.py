@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from moto import mock_aws
 
+from headgate import SyncRateLimiter
+from headgate.drivers.boto import BotoDriver
+from headgate.effects import Call, Effect, Outcome, Pause
 from headgate.schema import BucketRef
 from tests.limiters import AgreedClock, Async, Sync, Time, boto_session, create_table
+from tests.simulation.engine import Engine
 
 if TYPE_CHECKING:
     import pytest
@@ -87,8 +91,44 @@ def moto_sync(_: pytest.FixtureRequest) -> Iterator[Backend]:
             yield Backend(Sync.made, Time(), delete, table="behaviours")
 
 
+class SimulatedDriver(BotoDriver):
+    """Runs flows over the simulator's engine, in the test's time: a pause passes at once."""
+
+    def __init__(self, engine: Engine, time: Time, clock: Any) -> None:
+        super().__init__(lambda: None, engine.table, clock)
+        self._engine = engine
+        self._time = time
+
+    def _perform(self, effect: Effect) -> list[Outcome]:
+        if isinstance(effect, Pause):
+            self._time.advance(effect.seconds)
+            return []
+        return [self._send(call) for call in effect]
+
+    def _send(self, call: Call) -> Outcome:
+        outcome = self._engine.send(call)
+        self._observe(None, self._clock.raw())
+        return outcome
+
+
+@contextmanager
+def simulator(_: pytest.FixtureRequest) -> Iterator[Backend]:
+    engine, time = Engine(), Time()
+
+    def make(**options: Any) -> Sync:
+        limiter = SyncRateLimiter(engine.table, **options)
+        limiter._driver = SimulatedDriver(engine, time, limiter._core.clock)
+        return Sync(limiter)
+
+    def delete(key: dict[str, Any]) -> None:
+        engine.send(Call("DeleteItem", {"TableName": engine.table, "Key": key}))
+
+    yield Backend(make, time, delete)
+
+
 BACKENDS: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[Backend]]] = {
     "ministack-sync": ministack_sync,
     "ministack-async": ministack_async,
     "moto-sync": moto_sync,
+    "simulator": simulator,
 }

@@ -135,7 +135,7 @@ def test_entity_caches_are_bounded(make):
     core = limiter.limiter._core
     assert len(core.views) <= 50
     assert len(core.views.refusals) <= 50
-    assert limiter.cache_stats().size <= 50
+    assert limiter.cache_stats().size <= 100
     assert len(core.decoder._sets) == 1
 
 
