@@ -1,7 +1,6 @@
 """The guide's code runs: each block after those before it, in a stack of its own."""
 
-import re
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 from aws_cdk import aws_iam as iam
@@ -9,9 +8,9 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 
-ROOT = Path(__file__).resolve().parents[2]
-GUIDE = (ROOT / "docs/guide/construct.md").read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+from tests.docs.examples import python_blocks
+
+BLOCKS = python_blocks("docs/guide/construct.md")
 
 
 def given(stack):
@@ -37,7 +36,8 @@ def given(stack):
 def imported(new_stack):
     """The names that the guide's first block leaves behind."""
     names = {"OUT": new_stack().node.root.outdir}
-    exec(BLOCKS[0].replace("App()", "App(outdir=OUT)"), names)  # noqa: S102  (the guide is ours)
+    first = BLOCKS[0]
+    replace(first, code=first.code.replace("App()", "App(outdir=OUT)")).run(names)
     return names
 
 
@@ -47,23 +47,21 @@ def test_the_guides_first_block_synthesizes(imported):
     assert "Custom::HeadgateLimits" in kinds
 
 
-@pytest.mark.parametrize(
-    "block", [b for b in BLOCKS[1:] if "from_env" not in b], ids=lambda b: b.split("\n")[0]
-)
+@pytest.mark.parametrize("block", [b for b in BLOCKS[1:] if "from_env" not in b.code], ids=str)
 def test_the_guides_other_blocks_work_on_their_own(block, imported, new_stack, template_of):
     stack = new_stack()
     names = {**given(stack), "Limit": imported["Limit"], "RateLimiter": imported["RateLimiter"]}
-    if "limiter = RateLimiter" not in block and "limiter." in block:
+    if "limiter = RateLimiter" not in block.code and "limiter." in block.code:
         names["limiter"] = imported["RateLimiter"](stack, "Made")
-    exec(block, names)  # noqa: S102  (the guide is ours)
+    block.run(names)
     assert template_of(stack).resources
 
 
 def test_the_function_in_the_guide_is_the_clients(monkeypatch):
-    (block,) = [b for b in BLOCKS if "from_env" in b]
+    (block,) = [b for b in BLOCKS if "from_env" in b.code]
     monkeypatch.setenv("HEADGATE_TABLE", "limits")
     names = {}
-    exec(block, names)  # noqa: S102  (the guide is ours)
+    block.run(names)
     names["limiter"].close()
 
 
@@ -72,4 +70,5 @@ def test_the_error_in_the_guide_is_the_one_that_is_raised():
 
     with pytest.raises(InvalidOption) as refused:
         AggregatorOptions(memory=64)
-    assert f"headgate_cdk.checks.InvalidOption: {refused.value}" in GUIDE
+    page = BLOCKS[0].page.read_text()
+    assert f"headgate_cdk.checks.InvalidOption: {refused.value}" in page
