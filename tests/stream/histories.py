@@ -30,6 +30,7 @@ class Life:
         self.engine = Engine(on_change=self._changed)
         self._buckets = buckets
         self._expiring = False
+        self._from_nothing = set()
 
     def _changed(self, place, old, new):
         if place[1] == STATE:
@@ -62,7 +63,10 @@ class Life:
             "b_wcu_tc": {"N": "1000"},
         }
         for name in self.rng.sample(LIMITS, self.rng.randint(1, 3)):
-            item[f"b_{name}_tc"] = self._amount() if self.rng.random() < 0.8 else {"N": "0"}
+            item[f"b_{name}_tc"] = self._amount()
+            if self.rng.random() < 0.2:
+                item[f"b_{name}_tc"] = {"N": "0"}
+                self._from_nothing.add(((bucket.pk(shard), STATE), f"b_{name}_tc"))
         return item
 
     def _draw(self, place, item):
@@ -75,10 +79,13 @@ class Life:
         self._touch(place, item)
 
     def _relimit(self, place, item):
+        # A limit that comes and goes again leaves the totals as they were, although it counted:
+        # were all of that lost at once, nothing would show that something is missing.
         name = f"b_{self.rng.choice(LIMITS)}_tc"
         if name not in item:
             item[name] = {"N": "0"}
-        elif sum(n.endswith("_tc") for n in item) > 2:
+            self._from_nothing.add((place, name))
+        elif sum(n.endswith("_tc") for n in item) > 2 and (place, name) not in self._from_nothing:
             del item[name]
         self._touch(place, item)
 
