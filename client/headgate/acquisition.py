@@ -135,6 +135,12 @@ class SyncAcquisition(_Acquisition):
             self._driver.run(self._lease._hold.rollback())
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        if inspect.iscoroutinefunction(function):
+            raise ValidationError(
+                f"SyncRateLimiter decorates functions that block, and {function!r} would run after "
+                "the lease was left: use RateLimiter for it"
+            )
+
         @functools.wraps(function)
         def limited(*args: P.args, **kwargs: P.kwargs) -> R:
             wanted = self._bound(args, kwargs)

@@ -17,6 +17,7 @@ HeadgateError
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headgate.headers import rate_limit_headers
@@ -68,6 +69,9 @@ class RateLimiterUnavailable(HeadgateError):
         self.reason = reason
         self.throttled = throttled
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), throttled=self.throttled), (self.reason,)
+
 
 class TableError(HeadgateError):
     """DynamoDB refused the request for a reason that trying again does not mend."""
@@ -109,6 +113,12 @@ class RateLimitExceeded(HeadgateError):
         self.contended = contended
         self.remembered = remembered
         super().__init__(self._sentence())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception is pickled by its message unless it says otherwise, and pools of processes
+        # send them as pickles.
+        options = {name: getattr(self, name) for name in ("retry_after", "contended", "remembered")}
+        return partial(type(self), **options), (self.entity_id, self.resource, self.limits)
 
     @property
     def violations(self) -> tuple[LimitStatus, ...]:

@@ -168,7 +168,8 @@ class SyncRateLimiter(_Limiter):
     """
 
     def _drive(self) -> BotoDriver:
-        return BotoDriver(self._connect, self._core.table, self._core.clock)
+        owned = self._injected is None
+        return BotoDriver(self._connect, self._core.table, self._core.clock, owned=owned)
 
     def acquire(
         self,

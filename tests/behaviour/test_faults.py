@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import boto3
 import pytest
+from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
 from botocore.config import Config
 
@@ -15,6 +16,7 @@ from headgate import (
     BreakerState,
     ClockSkewed,
     Limit,
+    RateLimiter,
     RateLimiterUnavailable,
     RateLimitExceeded,
     TableError,
@@ -35,12 +37,17 @@ def kind(request):
 
 
 @pytest.fixture
-def make(kind):
+def time():
+    return Time()
+
+
+@pytest.fixture
+def make(kind, time):
     """Makes clients of one kind at any URL."""
     with ExitStack() as stack:
 
         def made(url, table="table", **options):
-            given = {"namespace_id": NAMESPACE_ID, "clock": AgreedClock(Time()), "limits": RPM}
+            given = {"namespace_id": NAMESPACE_ID, "clock": AgreedClock(time), "limits": RPM}
             limiter = kind.made(table, endpoint_url=url, **(given | options))
             stack.callback(limiter.close)
             return limiter
@@ -174,6 +181,21 @@ def test_throttling_of_a_change_of_limits_is_no_admission_either(faulty):
     assert caught.value.contended
 
 
+def test_a_change_of_limits_that_failed_is_made_by_the_next_acquire(faulty, ministack, make, time):
+    admin = make(ministack.endpoint_url, faulty.limiter._core.table)
+    admin.set_limits(RPM, resource="gpt-4")
+    take(faulty)
+    admin.set_limits([Limit.per_minute("rpm", 5)], resource="gpt-4")
+    time.advance(60)
+    faulty.server.answer = lambda _, body: (
+        Do.DROP if "lv" in body.get("ExpressionAttributeNames", {}).values() else Do.FORWARD
+    )
+    # What was drawn by the old limits stands.
+    assert take(faulty).limits[0].capacity == 10
+    faulty.server.answer = lambda *_: Do.FORWARD
+    assert take(faulty).limits[0].capacity == 5
+
+
 def test_a_throttled_acquire_passes_when_it_is_worth_waiting(faulty):
     take(faulty)
     remaining = [THROTTLE] * 3
@@ -290,6 +312,23 @@ def test_an_injected_client_that_retries_by_itself_is_refused(ministack):
     plain.close()
 
 
+async def test_an_injected_client_of_a_loop_is_held_to_the_same(ministack):
+    table = f"table-{uuid.uuid4().hex}"
+    create_table(table, ministack.endpoint_url)
+    where = {"endpoint_url": ministack.endpoint_url}
+    async with get_session().create_client("dynamodb", **where) as plain:
+        with pytest.raises(ValidationError, match="total_max_attempts"):
+            RateLimiter(table, client=plain)
+    once = AioConfig(retries={"total_max_attempts": 1})
+    async with get_session().create_client("dynamodb", config=once, **where) as client:
+        for _ in range(2):
+            limiter = RateLimiter(table, client=client, limits=RPM)
+            async with limiter, limiter.acquire("alice", "gpt-4", ONE) as lease:
+                assert lease.consumed == ONE
+        # It is not the limiter's to close.
+        assert (await client.list_tables())["TableNames"]
+
+
 @pytest.mark.parametrize("retries", [{"total_max_attempts": 1}, {"max_attempts": 0}])
 def test_an_injected_client_that_does_not_retry_is_used(ministack, retries):
     table = f"table-{uuid.uuid4().hex}"
@@ -297,6 +336,13 @@ def test_an_injected_client_that_does_not_retry_is_used(ministack, retries):
     client = boto3.client(
         "dynamodb", endpoint_url=ministack.endpoint_url, config=Config(retries=retries)
     )
-    limiter = Sync.made(table, client=client, limits=RPM)
-    assert take(limiter).consumed == ONE
-    limiter.close()
+    closed = []
+    client.close = lambda: closed.append(client)
+    for _ in range(2):
+        limiter = Sync.made(table, client=client, limits=RPM)
+        assert take(limiter).consumed == ONE
+        limiter.close()
+    # It is not the limiter's to close.
+    assert closed == []
+    del client.close
+    client.close()

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 
 import pytest
 
@@ -122,6 +124,26 @@ def test_the_tree_is_drawn_at_the_top_of_its_module():
     for name, value in vars(errors).items():
         if isinstance(value, type) and issubclass(value, Exception):
             assert name in errors.__doc__, f"{name} is missing in the drawing"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        exceeded(),
+        exceeded(retry_after=None, remembered=True),
+        RateLimitExceeded("alice", "gpt-4", (), retry_after=0.1, contended=True),
+        RateLimiterUnavailable("ConnectTimeoutError"),
+        RateLimiterUnavailable("hot", throttled=True),
+        ValidationError("what was given"),
+    ],
+)
+def test_an_error_comes_through_from_another_process(error):
+    # Pools of processes send exceptions as pickles.
+    back = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    assert type(back) is type(error)
+    assert str(back) == str(error)
+    assert vars(back) == vars(error)
+    assert str(copy.copy(error)) == str(error)
 
 
 def test_a_rejection_can_be_raised_and_caught_by_its_root():

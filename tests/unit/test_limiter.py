@@ -136,6 +136,15 @@ async def test_an_async_limiter_is_let_go_of_at_the_end_of_its_block():
     await limiter.close()
 
 
+def test_a_blocking_limiter_decorates_no_coroutine_functions():
+    async def work():
+        """Would run after the lease was left."""
+
+    limiter = SyncRateLimiter("my-table", limits=RPM)
+    with pytest.raises(ValidationError, match="use RateLimiter"):
+        limiter.acquire("alice", "gpt-4", {"rpm": 1})(work)
+
+
 def test_an_async_limiter_decorates_coroutine_functions_only():
     limiter = RateLimiter("my-table", limits=RPM)
     with pytest.raises(ValidationError, match="SyncRateLimiter"):

@@ -26,8 +26,11 @@ def method_name(operation: str) -> str:
 class BotoDriver:
     """Runs flows. Safe to share between threads, as boto3's clients are."""
 
-    def __init__(self, connect: Callable[[], Any], table: str, clock: Clock) -> None:
+    def __init__(
+        self, connect: Callable[[], Any], table: str, clock: Clock, *, owned: bool = True
+    ) -> None:
         self._connect = connect
+        self._owned = owned
         self._table = table
         self._clock = clock
         self._lock = threading.Lock()
@@ -59,7 +62,7 @@ class BotoDriver:
             self._methods.clear()
         if pool is not None:
             pool.shutdown()
-        if client is not None:
+        if client is not None and self._owned:
             client.close()
 
     def _perform(self, effect: Effect) -> list[Outcome]:
