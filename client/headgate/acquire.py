@@ -20,6 +20,7 @@ from headgate.align import reconcile
 from headgate.bucket import (
     WCU,
     WCU_COST,
+    WCU_GRACE,
     WHOLE,
     Milliseconds,
     Millitokens,
@@ -276,7 +277,7 @@ class Draw:
             if shards.wants_split(view):
                 yield from shards.split(core, self.ref, after)
         except HeadgateError as error:
-            view.checked = Milliseconds(0)
+            view.epoch = -1
             logger.info("upkeep of a bucket of %s was put off: %s", self.ref.resource, error)
 
     def _learn(self, item: Item) -> Flow[Bucket | Drawn]:
@@ -287,7 +288,7 @@ class Draw:
         bucket = yield from self._settled(bucket)
         amounts = bucket.limits.amounts(self.consume)
         now = core.now()
-        hot = bucket.wcu_tk + earned(WCU, WHOLE, now) < WCU_COST
+        hot = bucket.wcu_tk + earned(WCU, WHOLE, now) < WCU_COST - WCU_GRACE
         if hot and not self.force:
             return (yield from self._hot(bucket, of_key=True))
         if not hot and all(

@@ -41,6 +41,9 @@ WHOLE = Shard(0, 1)
 # Every write to an item is drawn from this, undivided: DynamoDB takes 1,000 a second on a key.
 WCU = Rate(Millitokens(1_000_000), Millitokens(1_000_000), Milliseconds(1_000))
 WCU_COST = Millitokens(1_000)
+# How far it may be overdrawn before a key counts as out of writes: what accrues in two seconds,
+# so that clients whose clocks differ by less do not take each other for a crowd.
+WCU_GRACE = Millitokens(2_000_000)
 
 
 class Balance(NamedTuple):

@@ -184,7 +184,7 @@ def split_request(
     """One transaction: the shard hands over a half, and the new shard is made of it."""
     lower, upper = halves(bucket, now, give=give)
     actions = [
-        writes.hand_over(core.table, ref, bucket, lower, now, checked=give),
+        writes.hand_over(core.table, ref, bucket, lower, now),
         writes.put_shard(core.table, ref, upper),
     ]
     return Call("TransactWriteItems", {"TransactItems": actions, "ClientRequestToken": token(core)})

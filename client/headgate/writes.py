@@ -22,6 +22,7 @@ from headgate.bucket import (
     BASELINE,
     WCU,
     WCU_COST,
+    WCU_GRACE,
     WHOLE,
     Milliseconds,
     Millitokens,
@@ -210,18 +211,12 @@ def relimit(
 
 
 def hand_over(
-    table: str,
-    ref: BucketRef,
-    before: Bucket,
-    after: Bucket,
-    now: Milliseconds,
-    *,
-    checked: bool,
+    table: str, ref: BucketRef, before: Bucket, after: Bucket, now: Milliseconds
 ) -> dict[str, Any]:
     """The lower half of a split, as an action of a transaction.
 
-    `checked`: others may go on drawing meanwhile, but no more than what is to stay. A debt left
-    behind would be one that the new shard does not know of.
+    Others may go on drawing meanwhile, but no more than what is to stay. A debt left behind
+    would be one that the new shard does not know of.
     """
     values = _identity(before)
     conditions, adds = [SAME_BUCKET], []
@@ -234,7 +229,7 @@ def hand_over(
             # A debt is divided exactly or not at all.
             conditions.append(f"b_{name}_tk = :l{i}")
             values[f":l{i}"] = _n(before.tk[i])
-        elif checked:
+        else:
             conditions.append(f"b_{name}_tk >= :l{i}")
             values[f":l{i}"] = _n(before.tk[i] - max(0, level(after.balance(i), now)))
     values |= {":m": _n(after.shard.n), ":w": _n(-2 * WCU_COST), ":wc": _n(2 * WCU_COST)}
@@ -366,7 +361,7 @@ def _wcu(bucket: Bucket, values: dict[str, Any], now: Milliseconds, *, fresh: bo
     if fresh and bucket.wcu_tk > top + WCU.cp:
         values |= {":wl": _n(top), ":w": _n(top - WCU_COST)}
         return Clause.FULL
-    values[":wl"] = _n(WCU_COST - earned(WCU, WHOLE, now))
+    values[":wl"] = _n(WCU_COST - WCU_GRACE - earned(WCU, WHOLE, now))
     return Clause.FLOOR
 
 

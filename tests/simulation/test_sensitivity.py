@@ -62,8 +62,8 @@ def debts_are_divided_by_the_number_of_shards(patch):
 def splits_trust_what_was_seen(patch):
     original = writes.hand_over
 
-    def hand_over(table, ref, before, after, now, *, checked):
-        action = original(table, ref, before, after, now, checked=False)["Update"]
+    def hand_over(table, ref, before, after, now):
+        action = original(table, ref, before, after, now)["Update"]
         action["ConditionExpression"] = writes.SAME_BUCKET
         values = action["ExpressionAttributeValues"]
         action["ExpressionAttributeValues"] = {

@@ -119,6 +119,7 @@ class Watcher:
                 # A limit that is new to this shard starts full here, whatever others still owe.
                 reference = self.references[ref, name]
                 reference.advance(now)
+                reference.floor = min(reference.floor, reference.level)
                 reference.level += held([after], now)[name]
             moved = self._tc(after, name) - self._tc(before, name)
             if before is not None and before.limits is not after.limits:
