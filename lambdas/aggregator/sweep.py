@@ -59,7 +59,7 @@ def look(core: Core, marker: Marker, merge_after: Milliseconds) -> Flow[int]:
         if any(bucket.limits != buckets[0].limits for bucket in buckets):
             yield from align(core, marker.ref)
         total = sum(rates.values())
-        count = len(buckets)
+        count = max(bucket.shard.n for bucket in buckets)
         while count > 1 and total / count < QUIET_BELOW and (yield from _merge(core, marker.ref)):
             halved += 1
             count //= 2
