@@ -16,7 +16,7 @@ import pytest
 
 import engine
 from headgate import Limit, RateLimitExceeded, Request, writes
-from headgate.bucket import BASELINE, WCU, WHOLE, Shard, ceiling, earned, level, share
+from headgate.bucket import BASELINE, WCU, WCU_GRACE, WHOLE, Shard, ceiling, earned, level, share
 from headgate.drivers.boto import method_name
 from headgate.limit import LimitSet
 from headgate.schema import Bucket, BucketRef, Decoder, bucket_item, table_definition
@@ -147,7 +147,8 @@ def test_a_debit_of_a_fresh_view_cuts_idle_write_capacity(table, shard):
 
 def test_a_debit_is_refused_where_writes_are_exhausted(table):
     limits = SETS["one"]
-    hot = replace(bucket_of(limits, ["some"]), wcu_tk=-earned(WCU, WHOLE, NOW))
+    spent = -WCU_GRACE - earned(WCU, WHOLE, NOW)
+    hot = replace(bucket_of(limits, ["some"]), wcu_tk=spent)
     check(table, hot, (1_000,), writes.debit(table.name, REF, hot, (1_000,), NOW), passes=False)
 
 
@@ -216,13 +217,13 @@ def test_a_bucket_comes_in_line_from_any_limits_to_any_others(table, shard):
 
 @pytest.mark.parametrize("hold", HOLDS)
 def test_the_halves_of_a_split_are_written_as_they_are_computed(table, hold):
-    for checked, source in itertools.product([True, False], [WHOLE, Shard(1, 2)]):
+    for give, source in itertools.product([True, False], [WHOLE, Shard(1, 2)]):
         bucket = bucket_of(SETS["two"], [hold, "some"], source)
-        lower, upper = halves(bucket, NOW, give=checked)
+        lower, upper = halves(bucket, NOW, give=give)
         table.put(bucket, ttl=1_900_000_000)
         table.client.delete_item(TableName=table.name, Key=REF.key(upper.shard.i))
         for action in (
-            writes.hand_over(table.name, REF, bucket, lower, NOW, checked=checked),
+            writes.hand_over(table.name, REF, bucket, lower, NOW),
             writes.put_shard(table.name, REF, upper),
         ):
             ((kind, params),) = action.items()

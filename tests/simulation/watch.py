@@ -151,6 +151,8 @@ class Watcher:
         if reference is None or (recreated and (added or reference.rate != widest)):
             self.references[ref, name] = Reference(widest, self.error(), now)
         elif reference.rate != widest:
+            if self.error() > reference.e:
+                reference.widen(self.error())
             reference.change(widest, now)
 
     def error(self):
