@@ -61,7 +61,7 @@ class HeadgateStack(cdk.Stack):
             )
             if self._switch("aggregator")
             else False,
-            archive=ArchiveOptions(auto_delete_objects=removal == cdk.RemovalPolicy.DESTROY)
+            archive=ArchiveOptions(auto_delete_objects=self._switch("empty_archive", "off"))
             if self._switch("archive")
             else False,
             alarms=AlarmOptions(
@@ -102,8 +102,8 @@ class HeadgateStack(cdk.Stack):
         except (TypeError, ValueError):
             raise InvalidOption(f"context {name}", given, "must be a whole number") from None
 
-    def _switch(self, name: str) -> bool:
-        return bool(self._one_of(name, "on", SWITCH))
+    def _switch(self, name: str, default: str = "on") -> bool:
+        return bool(self._one_of(name, default, SWITCH))
 
     def _one_of(self, name: str, default: str, choices: Mapping[str, Any]) -> Any:
         given = self.node.try_get_context(name)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ACCOUNT = "000000000000"
+# A custom resource that never answers would hold a deployment for an hour.
+PATIENCE = 240.0
 CLI = ROOT / "node_modules/.bin/cdk"
 
 Outputs = dict[str, dict[str, str]]
@@ -78,15 +80,20 @@ def cdk(
             arguments += ["--app", program, "--output", f"{folder}/cdk.out"]
         for name, value in (context or {}).items():
             arguments += ["--context", f"{name}={value}"]
-        ran = subprocess.run(
-            arguments,
-            cwd=folder if app is None else app.parent,
-            env={**os.environ, **environment(endpoint_url), **_settings(folder)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
+        try:
+            ran = subprocess.run(
+                arguments,
+                cwd=folder if app is None else app.parent,
+                env={**os.environ, **environment(endpoint_url), **_settings(folder)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+                timeout=PATIENCE,
+            )
+        except subprocess.TimeoutExpired as late:
+            said = (late.stdout or b"").decode(errors="replace")[-6000:]
+            raise DeployError(f"cdk {command[0]} did not end in {PATIENCE} s:\n{said}") from late
     if ran.returncode:
         raise DeployError(f"cdk {command[0]} exited with {ran.returncode}:\n{ran.stdout[-6000:]}")
     return ran.stdout

@@ -57,6 +57,7 @@ def test_every_context_value_changes_what_it_says(synthesize):
     template = synthesize(
         name="mine",
         removal="destroy",
+        empty_archive="on",
         encryption_key="arn:aws:kms:eu-central-1:111122223333:key/1",
         memory="512",
         usage_retention_days="7",
@@ -67,6 +68,7 @@ def test_every_context_value_changes_what_it_says(synthesize):
     assert table["Properties"]["TableName"] == "mine"
     assert table["Properties"]["SSESpecification"]["SSEType"] == "KMS"
     assert table["DeletionPolicy"] == "Delete"
+    assert template.count("Custom::S3AutoDeleteObjects") == 1
     aggregator = template.only("AWS::Lambda::Function", "Aggregator")
     assert aggregator["MemorySize"] == 512
     assert aggregator["Runtime"] == "python3.12"
