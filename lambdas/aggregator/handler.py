@@ -109,6 +109,7 @@ def _read(record: DynamoDBRecord) -> Change:
 
 @tracer.capture_method(capture_response=False)
 def _sweep(time_left: Callable[[], bool]) -> Mapping[str, int]:
+    metrics.add_metric("Sweeps", MetricUnit.Count, 1)
     report = _told(aggregator().sweep(time_left))
     if report.failed:
         for error in report.failed.values():
