@@ -94,6 +94,9 @@ class RateLimitExceeded(HeadgateError):
 
     `limits` has the status of every limit of the bucket that said no. `retry_after` is in
     seconds, or None if no waiting will help: the request is larger than the capacity.
+
+    Where several buckets were asked, this is the most restrictive one that said no, and
+    `blocked` names all that did, as pairs of entity and resource in the order of the call.
     """
 
     def __init__(
@@ -105,6 +108,7 @@ class RateLimitExceeded(HeadgateError):
         retry_after: float | None,
         contended: bool = False,
         remembered: bool = False,
+        blocked: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self.entity_id = entity_id
         self.resource = resource
@@ -112,12 +116,14 @@ class RateLimitExceeded(HeadgateError):
         self.retry_after = retry_after
         self.contended = contended
         self.remembered = remembered
+        self.blocked = blocked or ((entity_id, resource),)
         super().__init__(self._sentence())
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An exception is pickled by its message unless it says otherwise, and pools of processes
         # send them as pickles.
-        options = {name: getattr(self, name) for name in ("retry_after", "contended", "remembered")}
+        named = ("retry_after", "contended", "remembered", "blocked")
+        options = {name: getattr(self, name) for name in named}
         return partial(type(self), **options), (self.entity_id, self.resource, self.limits)
 
     @property
@@ -133,6 +139,7 @@ class RateLimitExceeded(HeadgateError):
             "resource": self.resource,
             "retry_after": self.retry_after,
             "contended": self.contended,
+            "blocked": [{"entity_id": who, "resource": what} for who, what in self.blocked],
             "limits": [status.as_dict() for status in self.limits],
         }
 

@@ -150,7 +150,9 @@ def _worst(errors: Sequence[Exception]) -> Exception:
         if not isinstance(error, RateLimitExceeded):
             return error
     rejections = [error for error in errors if isinstance(error, RateLimitExceeded)]
-    return max(
+    worst = max(
         rejections,
         key=lambda e: (e.retry_after is None, e.retry_after or 0.0, not e.contended),
     )
+    worst.blocked = tuple((error.entity_id, error.resource) for error in rejections)
+    return worst

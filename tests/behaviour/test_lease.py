@@ -274,3 +274,13 @@ def test_one_acquisition_serves_many_calls_one_after_the_other(limiter):
         with acquisition:
             pass
     assert left(limiter)["rpm"] == 7
+
+
+def test_one_acquisition_may_be_entered_again_inside_itself(limiter):
+    acquisition = limiter.acquire("alice", "gpt-4", {"rpm": 1})
+    with pytest.raises(KeyError), acquisition as outer:
+        outer.consume(rpm=2)
+        with acquisition:
+            assert left(limiter)["rpm"] == 6
+        raise KeyError
+    assert left(limiter)["rpm"] == 9

@@ -66,6 +66,7 @@ def test_a_rejection_is_plain_data_for_a_json_answer():
         "resource": "gpt-4",
         "retry_after": 18.0,
         "contended": False,
+        "blocked": [{"entity_id": "alice", "resource": "gpt-4"}],
         "limits": [FINE.as_dict(), SHORT.as_dict()],
     }
     assert data["limits"][1]["short"] is True
