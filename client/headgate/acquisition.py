@@ -93,6 +93,7 @@ class _Acquisition:
         self._wanted = wanted
         self._who = who
         self._what = what
+        self._held: list[Hold] = []  # entered and not left: blocks may nest
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wanted:
         """The acquire for one call of a decorated function."""
@@ -118,12 +119,10 @@ class _Acquisition:
 class SyncAcquisition(_Acquisition):
     """See `SyncRateLimiter.acquire`."""
 
-    _lease: SyncLease
-
     def __enter__(self) -> SyncLease:
         hold = self._driver.run(admit(self._core, self._plain()))
-        self._lease = SyncLease(hold, self._driver)
-        return self._lease
+        self._held.append(hold)
+        return SyncLease(hold, self._driver)
 
     def __exit__(
         self,
@@ -131,8 +130,9 @@ class SyncAcquisition(_Acquisition):
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
+        hold = self._held.pop()
         if error is not None:
-            self._driver.run(self._lease._hold.rollback())
+            self._driver.run(hold.rollback())
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         if inspect.iscoroutinefunction(function):
@@ -154,12 +154,10 @@ class SyncAcquisition(_Acquisition):
 class Acquisition(_Acquisition):
     """See `RateLimiter.acquire`."""
 
-    _lease: Lease
-
     async def __aenter__(self) -> Lease:
         hold = await self._driver.run(admit(self._core, self._plain()), undo=Hold.rollback)
-        self._lease = Lease(hold, self._driver)
-        return self._lease
+        self._held.append(hold)
+        return Lease(hold, self._driver)
 
     async def __aexit__(
         self,
@@ -167,8 +165,9 @@ class Acquisition(_Acquisition):
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
+        hold = self._held.pop()
         if error is not None:
-            await self._driver.run(self._lease._hold.rollback())
+            await self._driver.run(hold.rollback())
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
         if not inspect.iscoroutinefunction(function):
