@@ -18,6 +18,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 
 from headgate import schema
+from headgate.audit import AUDIT
 from headgate_cdk.acknowledged import acknowledge
 from headgate_cdk.functions import make_function
 from headgate_cdk.grants import ENCRYPTS
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
         FunctionOptions,
         ProcessorOptions,
     )
-
-AUDIT = "#AUDIT#"
 
 # Buckets, whatever happened to them (the first acquire is an INSERT), and the limits of resources
 # and of the system, whose sort key has no resource behind it as an entity's has.

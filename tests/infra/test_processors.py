@@ -9,6 +9,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 
 from headgate import schema
+from headgate.audit import AuditEvent, audit_item
 from headgate.records import config_keys
 from headgate_cdk import (
     AggregatorOptions,
@@ -48,7 +49,8 @@ def bucket(event="MODIFY", **how):
 
 
 def audit(event="REMOVE", **how):
-    return record(f"{NS}/AUDIT#user-1", "#AUDIT#01J9Z3", event, **how)
+    stored = audit_item(NS, AuditEvent("2026-01-01T00:00:00.000Z-0a1b2c3d", "user-1", "made"), 1)
+    return record(stored["PK"]["S"], stored["SK"]["S"], event, **how)
 
 
 @pytest.mark.parametrize("event", ["INSERT", "MODIFY", "REMOVE"])
