@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.behaviour.backends import BACKENDS
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    """What reads is tested over each of these."""
+    with BACKENDS[request.param](request) as opened:
+        yield opened
+        opened.close()
