@@ -143,14 +143,13 @@ class Crowd:
     """Lets nobody through until so many stand there at once."""
 
     def __init__(self, size):
-        self.size = size
         self.barrier = threading.Barrier(size)
-        self.through = 0
+        self.through = False
 
     def __call__(self, _operation, _body):
-        if self.through < self.size:
+        if not self.through:
             self.barrier.wait(60)
-            self.through += 1
+            self.through = True
         return Do.FORWARD
 
 
