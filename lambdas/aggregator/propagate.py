@@ -1,14 +1,17 @@
 """Changed defaults into buckets: of a resource, or of the system where no resource has its own.
 
 Clients bring a bucket in line when they use it and their cache has expired. This reaches the
-others, and the rest at once. It goes through an index page by page, and after each page stores
-how far it got: out of time, the record fails, is delivered again, and goes on from there. Should
-Lambda give up on the record, the sweep goes on.
+others, and the rest at once: those that have the limits that were in force before the change.
+Whoever has others has them from elsewhere, from the entity or from the caller, and is left alone.
+
+It goes through an index page by page, and after each page stores how far it got: out of time, the
+record fails, is delivered again, and goes on from there. Should Lambda give up on the record, the
+sweep goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
@@ -16,9 +19,8 @@ from aggregator.records import DefaultsChange
 from aggregator.seen import sortable
 from headgate.align import align
 from headgate.core import Core, failure
-from headgate.effects import Answer, Call, ConditionFailed, Flow, Item
-from headgate.errors import HeadgateError, LimitsNotFound
-from headgate.limit import LimitSet
+from headgate.effects import Answer, Call, ConditionFailed, Conflicted, Flow, Item
+from headgate.errors import HeadgateError, LimitsNotFound, RateLimiterUnavailable
 from headgate.reads import batch_get, query
 from headgate.records import config_keys, read_config
 from headgate.schema import (
@@ -35,6 +37,8 @@ from headgate.usage import query_some
 
 JOB = "#ALIGN#"
 _PAGE = 100
+_TRIES = 5
+_MOST_OLD = 20  # changes in a row that did not get to the end
 _KEPT = 2 * 86_400  # seconds: longer than the stream keeps a record that could come again
 _NEXT = "$"  # the character after `#`: sorts after every shard of a bucket
 
@@ -55,11 +59,14 @@ class Unfinished(HeadgateError):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A change on its way into buckets. `after` is the part of the index that is done."""
+    """A change on its way into buckets that have one of the `old` fingerprints. `after` is the
+    part of the index that is done.
+    """
 
     ns: NamespaceId
     resource: Resource | None
     sequence: int
+    old: tuple[str, ...]
     after: str
 
     @property
@@ -88,36 +95,66 @@ class Job:
 
 
 def begin(core: Core, change: DefaultsChange) -> Flow[Job | None]:
-    """The job for a change: new, or as far as it got. None if it is done, or a later change has
-    taken its place: limits are resolved anew for each bucket, so the last one is enough.
+    """The job for a change: new, or as far as it got. None if there is nothing to do: it is done,
+    or a later change has taken its place, which goes for what this one left undone as well.
     """
-    start = "BUCKET#" if change.resource is not None else f"{change.ns}/BUCKET#"
-    job = Job(change.ns, change.resource, change.sequence, start)
-    (outcome,) = yield from core.call(
-        Call(
-            "UpdateItem",
-            {
-                "TableName": core.table,
-                "Key": job.key,
-                "UpdateExpression": "SET seq_no = :s, handled = :a REMOVE finished, #ttl",
-                "ConditionExpression": "attribute_not_exists(PK) OR seq_no < :s",
-                "ExpressionAttributeNames": {"#ttl": "ttl"},
-                "ExpressionAttributeValues": {
-                    ":s": {"S": sortable(job.sequence)},
-                    ":a": {"S": job.after},
-                },
-                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-            },
-        )
-    )
-    match outcome:
-        case Answer():
+    job = Job(change.ns, change.resource, change.sequence, (), _first(change))
+    for _ in range(_TRIES):
+        items = yield from batch_get(core, [job.key], strong=True)
+        item = next(iter(items.values()), None)
+        known = _sequence(item)
+        left = _read(item)
+        if known == change.sequence:
+            return left
+        if known > change.sequence:
+            return None
+        before = change.before or (yield from _next_level(core, change))
+        undone = left.old if left else ()
+        old = dict.fromkeys((*undone, *([before] if before else [])))
+        if not old:
+            return None
+        job = replace(job, old=tuple(old)[-_MOST_OLD:])
+        if (yield from _put(core, job, known)):
             return job
-        case ConditionFailed(item) if item is not None:
-            known = _read(item)
-            return known if known is not None and known.sequence == job.sequence else None
-        case _:
-            raise failure(outcome)
+    raise RateLimiterUnavailable("the job of a changed default is contended")
+
+
+def _first(change: DefaultsChange) -> str:
+    return "BUCKET#" if change.resource is not None else f"{change.ns}/BUCKET#"
+
+
+def _next_level(core: Core, change: DefaultsChange) -> Flow[str | None]:
+    """What was in force before a resource had limits: the system's. What callers bring as their
+    own default is not stored anywhere: they bring those buckets in line.
+    """
+    if change.resource is None:
+        return None
+    place = config_keys(change.ns, None, None)
+    items = yield from batch_get(core, [key(*place)], strong=True)
+    limits = read_config(items.get(place)).limits
+    return limits.fingerprint if limits else None
+
+
+def _put(core: Core, job: Job, known: int) -> Flow[bool]:
+    """Stores a new job in the place of the one that was read. False if that has changed."""
+    condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(PK)"}
+    if known:
+        condition = {
+            "ConditionExpression": "seq_no = :s",
+            "ExpressionAttributeValues": {":s": {"S": sortable(known)}},
+        }
+    item = {
+        **job.key,
+        "seq_no": {"S": sortable(job.sequence)},
+        "handled": {"S": job.after},
+        "old": {"S": " ".join(job.old)},
+    }
+    (outcome,) = yield from core.call(
+        Call("PutItem", {"TableName": core.table, "Item": item, **condition})
+    )
+    if isinstance(outcome, Answer | ConditionFailed | Conflicted):
+        return isinstance(outcome, Answer)
+    raise failure(outcome)
 
 
 def unfinished(core: Core) -> Flow[list[Job]]:
@@ -127,51 +164,29 @@ def unfinished(core: Core) -> Flow[list[Job]]:
 
 
 def carry_out(run: Run, core: Core, job: Job, time_left: Callable[[], bool]) -> int:
-    """Brings the buckets that are left in line, and says how many were not. Raises Unfinished."""
+    """Brings the buckets that are left in line, and says how many. Raises Unfinished."""
     aligned = 0
     while True:
-        refs, more = run(_page(core, job))
-        behind = run(_behind(core, job, refs))
-        run.each(_align(core, ref) for ref in behind)
-        aligned += len(behind)
-        if not more:
+        refs, more, last = run(_page(core, job))
+        run.each(_align(core, ref) for ref in refs)
+        aligned += len(refs)
+        if not more or last is None:
             run(_store(core, job, finished=True))
             return aligned
-        job = job.past(refs[-1])
+        job = job.past(last)
         if not run(_store(core, job)):
-            return aligned  # a later change goes through all buckets anyway
+            return aligned  # a later change goes on
         if not time_left():
             raise Unfinished(f"changed limits have reached {aligned} more buckets, not yet all")
 
 
-def _page(core: Core, job: Job) -> Flow[tuple[list[BucketRef], bool]]:
-    items, more = yield from query_some(core, job.next(), _PAGE)
-    refs = [parse_bucket_pk(item["PK"]["S"])[0] for item in items]
-    return list(dict.fromkeys(refs)), more
-
-
-def _behind(core: Core, job: Job, refs: Sequence[BucketRef]) -> Flow[list[BucketRef]]:
-    """Those that do not have the new limits already, or whose resource has its own."""
-    if not refs:
-        return []
-    place = config_keys(job.ns, None, job.resource)
-    own = {ref.resource: config_keys(ref.ns, None, ref.resource) for ref in refs}
-    stored = yield from batch_get(
-        core, [key(*place), *(key(*at) for at in own.values())], strong=True
-    )
-    wanted = read_config(stored.get(place)).limits
-    if job.resource is None:
-        refs = [ref for ref in refs if read_config(stored.get(own[ref.resource])).limits is None]
-    items = yield from batch_get(core, [ref.key(0) for ref in refs], strong=True)
-    return [ref for ref in refs if _differs(core, items.get((ref.pk(0), "#STATE")), wanted)]
-
-
-def _differs(core: Core, item: Item | None, wanted: LimitSet | None) -> bool:
-    if item is None:
-        return False
-    bucket = core.decoder.bucket(item)
-    # The other shards are not read here: which limits they have, aligning will see.
-    return bucket.shard.n > 1 or bucket.limits != wanted
+def _page(core: Core, job: Job) -> Flow[tuple[list[BucketRef], bool, BucketRef | None]]:
+    """The buckets of a page that have old limits, whether there are more, and the page's last."""
+    keys, more = yield from query_some(core, job.next(), _PAGE)
+    items = yield from batch_get(core, [{"PK": k["PK"], "SK": k["SK"]} for k in keys])
+    behind = [pk for (pk, _), item in sorted(items.items()) if item["lv"]["S"] in job.old]
+    refs = dict.fromkeys(parse_bucket_pk(pk)[0] for pk in behind)
+    return list(refs), more, parse_bucket_pk(keys[-1]["PK"]["S"])[0] if keys else None
 
 
 def _align(core: Core, ref: BucketRef) -> Flow[None]:
@@ -210,14 +225,19 @@ def _store(core: Core, job: Job, *, finished: bool = False) -> Flow[bool]:
     raise failure(outcome)
 
 
-def _read(item: Mapping[str, Any]) -> Job | None:
+def _sequence(item: Mapping[str, Any] | None) -> int:
+    return int(item["seq_no"]["S"][2:]) if item else 0
+
+
+def _read(item: Mapping[str, Any] | None) -> Job | None:
     """The job that an item stores, unless it is done."""
-    if "finished" in item:
+    if item is None or "finished" in item:
         return None
     _, _, ns, resource = item["SK"]["S"].split("#")
     return Job(
         NamespaceId(ns),
         Resource(resource) if resource else None,
-        int(item["seq_no"]["S"][2:]),
+        _sequence(item),
+        tuple(item["old"]["S"].split()),
         item["handled"]["S"],
     )

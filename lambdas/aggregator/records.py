@@ -84,12 +84,15 @@ class BucketChange:
 
 @dataclass(frozen=True, slots=True)
 class DefaultsChange:
-    """The limits of a resource, or of the system, are others than before."""
+    """The limits of a resource, or of the system, are others than before. `before` is the
+    fingerprint of those that were; None if there were none.
+    """
 
     sequence: int
     at: Milliseconds
     ns: NamespaceId
     resource: Resource | None
+    before: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +156,13 @@ def _defaults(
     before: Mapping[str, Any] | None,
     after: Mapping[str, Any] | None,
 ) -> Change:
-    if read_config(before).limits == read_config(after).limits:
+    were = read_config(before).limits
+    if were == read_config(after).limits:
         return Irrelevant(sequence)
-    ns = NamespaceId(pk.partition("/")[0])
+    ns, old = NamespaceId(pk.partition("/")[0]), were.fingerprint if were else None
     if pk == pk_system(ns):
-        return DefaultsChange(sequence, at, ns, None)
+        return DefaultsChange(sequence, at, ns, None, old)
     kind, resource = pk[len(ns) + 1 :].split("#")
     if kind != "RESOURCE":
         raise BadRecord(f"record {sequence} holds limits of neither a resource nor the system")
-    return DefaultsChange(sequence, at, ns, Resource(resource))
+    return DefaultsChange(sequence, at, ns, Resource(resource), old)

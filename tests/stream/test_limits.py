@@ -119,6 +119,27 @@ def test_where_no_level_has_limits_any_more_buckets_stay_as_they_are(local, clie
     assert limits(local) == {("alice", "gpt-4"): 600}
 
 
+def test_buckets_whose_callers_bring_the_limits_are_left_alone(local, client):
+    """Taken out and put back by the next call, their limits would be full again."""
+    client.set_limits([HIGH])
+    with client.acquire("job-7", "import", {"rows": 900}, limits=[Limit.per_hour("rows", 1_000)]):
+        pass
+    before = {pk: dict(item) for pk, item in local.buckets().items()}
+    client.set_limits([LOW])
+    client.set_limits([LOW], resource="import")
+    assert local.deliver() == {}
+    assert local.buckets() == before
+
+
+def test_the_first_limits_of_a_resource_reach_the_buckets_that_followed_the_system(local, client):
+    client.set_limits([HIGH])
+    use(client, "alice")
+    use(client, "alice", resource="search")
+    client.set_limits([LOW], resource="gpt-4")
+    assert local.deliver() == {}
+    assert limits(local) == {("alice", "gpt-4"): 6, ("alice", "search"): 600}
+
+
 def test_all_shards_of_a_bucket_follow(local, client):
     client.set_limits([HIGH], resource="gpt-4")
     use(client, "alice")
@@ -183,7 +204,7 @@ def test_a_finished_change_that_comes_again_does_nothing(local, many):
     local.deliver(records=[many])
     local.run.sent.clear()
     assert local.deliver(records=[many]) == {}
-    assert local.run.sent == {"UpdateItem": 1}
+    assert local.run.sent == {"BatchGetItem": 1}
 
 
 def test_throttled_it_fails_and_goes_on_where_it_was(local, many):
@@ -203,11 +224,12 @@ def test_a_later_change_takes_the_place_of_an_unfinished_one(local, client, many
     local.deliver(records=[many], time_left=lambda: False)
     client.set_limits([OTHER], resource="gpt-4")
     (later,) = [r for r in local.records() if r["dynamodb"]["Keys"]["SK"]["S"] == "#CONFIG"]
+    assert lowered(local) == 100
     assert local.deliver(records=[later]) == {}
     assert set(limits(local).values()) == {77}
     local.run.sent.clear()
     assert local.deliver(records=[many]) == {}
-    assert local.run.sent == {"UpdateItem": 1}
+    assert local.run.sent == {"BatchGetItem": 1}
     assert set(limits(local).values()) == {77}
 
 
@@ -225,10 +247,9 @@ def test_what_is_remembered_of_a_finished_change_expires(local, many):
     assert int(job["ttl"]["N"]) > local.time() // 1000 + 86_400
 
 
-def test_buckets_that_are_in_line_already_are_not_written(local, client, many):
-    local.deliver(records=[many])
+def test_two_changes_in_one_batch_end_with_the_second(local, client, many):
+    client.set_limits([OTHER], resource="gpt-4")
     client.set_limits([HIGH], resource="gpt-4")
-    client.set_limits([LOW], resource="gpt-4")
     before = {pk: dict(item) for pk, item in local.buckets().items()}
-    assert local.deliver() == {}
+    assert local.deliver(records=[many, *local.records()]) == {}
     assert local.buckets() == before
