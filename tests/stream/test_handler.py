@@ -26,9 +26,9 @@ from aggregator import handler as aggregator  # isort: skip - after the environm
 class Table:
     """A table on ministack, and what its stream holds in the shape of Lambda's events."""
 
-    def __init__(self, url):
+    def __init__(self, url, name=None):
         self.url = url
-        self.name = f"stream-{uuid.uuid4().hex}"
+        self.name = name or f"stream-{uuid.uuid4().hex}"
         create_table(self.name, url)
         self._dynamodb = boto3.client("dynamodb", endpoint_url=url)
         self._streams = boto3.client("dynamodbstreams", endpoint_url=url)
