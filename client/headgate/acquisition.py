@@ -6,16 +6,18 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from headgate.bucket import LimitStatus
 from headgate.core import Core
-from headgate.drivers.aio import AioDriver
-from headgate.drivers.boto import BotoDriver
 from headgate.errors import ValidationError
 from headgate.headers import rate_limit_headers
 from headgate.lease import Hold, Request, Wanted, admit
 from headgate.methods import aio, sync
+
+if TYPE_CHECKING:
+    from headgate.drivers.aio import AioDriver
+    from headgate.drivers.boto import BotoDriver
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -27,8 +27,6 @@ from headgate.acquisition import Acquisition, SyncAcquisition, What, Who
 from headgate.breaker import BreakerState
 from headgate.clock import Clock
 from headgate.core import CacheStats, Core, Event, OnUnavailable, Settings, seconds
-from headgate.drivers.aio import AioDriver
-from headgate.drivers.boto import BotoDriver
 from headgate.errors import ValidationError
 from headgate.lease import Request, Wanted
 from headgate.limit import Limit
@@ -36,6 +34,9 @@ from headgate.methods import aio, sync
 
 if TYPE_CHECKING:
     from typing import Self
+
+    from headgate.drivers.aio import AioDriver
+    from headgate.drivers.boto import BotoDriver
 
 
 class _Limiter(ABC):
@@ -168,8 +169,14 @@ class SyncRateLimiter(_Limiter):
     """
 
     def _drive(self) -> BotoDriver:
-        owned = self._injected is None
-        return BotoDriver(self._connect, self._core.table, self._core.clock, owned=owned)
+        # Drivers load the SDK, which takes longer than all else: not before there is a limiter.
+        from headgate.drivers.boto import BotoDriver  # noqa: PLC0415
+        from headgate.drivers.fast import FastDriver  # noqa: PLC0415
+
+        core = self._core
+        if self._injected is not None:
+            return BotoDriver(self._connect, core.table, core.clock, owned=False)
+        return FastDriver(self._connect, core.table, core.clock)
 
     def acquire(
         self,
@@ -254,7 +261,11 @@ class RateLimiter(_Limiter):
     """
 
     def _drive(self) -> AioDriver:
-        return AioDriver(self._connect, self._core.table, self._core.clock)
+        from headgate.drivers.aio import AioDriver  # noqa: PLC0415 - as above
+        from headgate.drivers.fast_aio import FastAioDriver  # noqa: PLC0415
+
+        kind = FastAioDriver if self._injected is None else AioDriver
+        return kind(self._connect, self._core.table, self._core.clock)
 
     def acquire(
         self,

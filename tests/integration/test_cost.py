@@ -5,12 +5,13 @@ from __future__ import annotations
 import uuid
 
 import pytest
+from botocore.config import Config
 
 from headgate import Limit
 from headgate.bucket import BASELINE
 from headgate.limit import LimitSet
 from headgate.schema import Bucket, BucketRef, bucket_item
-from tests.limiters import Sync, create_table
+from tests.limiters import Sync, boto_session, create_table
 
 YEARS = 86_400_000 * 365
 INDEXES = ("GSI1", "GSI2", "GSI3", "GSI4")
@@ -74,12 +75,14 @@ def metered(ministack):
     table = f"table-{uuid.uuid4().hex}"
     create_table(table, ministack.endpoint_url)
     limits = [Limit.per_minute("rpm", 100), Limit.per_minute("tpm", 10_000)]
-    limiter = Sync.made(table, endpoint_url=ministack.endpoint_url, limits=limits)
+    config = Config(retries={"total_max_attempts": 1})
+    client = boto_session().client("dynamodb", endpoint_url=ministack.endpoint_url, config=config)
+    limiter = Sync.made(table, client=client, limits=limits)
     consumed = []
 
     with limiter.acquire("alice", "gpt-4", {"rpm": 1, "tpm": 10}):
         pass
-    events = limiter.limiter._driver._client.meta.events
+    events = client.meta.events
 
     def ask(params, **_):
         params["ReturnConsumedCapacity"] = "INDEXES"
@@ -92,6 +95,7 @@ def metered(ministack):
     limiter.consumed = consumed
     yield limiter
     limiter.close()
+    client.close()
 
 
 def test_a_warm_acquire_is_one_write_unit_and_nothing_on_any_index(metered):
