@@ -1,7 +1,7 @@
 """Headgate: a token-bucket rate limiter on one DynamoDB table. One conditional write admits."""
 
 from headgate.acquisition import Lease, SyncLease
-from headgate.audit import AuditEvent, AuditPage
+from headgate.audit import AuditPage
 from headgate.breaker import BreakerState
 from headgate.bucket import LimitStatus
 from headgate.capacity import BucketCapacity, LimitCapacity, ResourceCapacity
@@ -13,6 +13,7 @@ from headgate.errors import (
     EntityExists,
     EntityNotFound,
     HeadgateError,
+    IncompatibleVersion,
     LimitsNotFound,
     NamespaceNotFound,
     RateLimiterUnavailable,
@@ -22,12 +23,15 @@ from headgate.errors import (
     ValidationError,
     VersionConflict,
 )
+from headgate.journal import AuditEvent
 from headgate.lease import Request
 from headgate.limit import Limit
 from headgate.limiter import RateLimiter, SyncRateLimiter
 from headgate.namespaces import Namespace, Purged
+from headgate.operate import Operated
 from headgate.records import Entity, LimitsConfig, ResolvedLimits
 from headgate.usage import UsagePage, UsageSnapshot, UsageSummary
+from headgate.versions import Version
 
 __all__ = [
     "AccessDenied",
@@ -43,6 +47,7 @@ __all__ = [
     "EntityNotFound",
     "Event",
     "HeadgateError",
+    "IncompatibleVersion",
     "Lease",
     "Limit",
     "LimitCapacity",
@@ -51,6 +56,7 @@ __all__ = [
     "LimitsNotFound",
     "Namespace",
     "NamespaceNotFound",
+    "Operated",
     "Purged",
     "RateLimitExceeded",
     "RateLimiter",
@@ -66,5 +72,6 @@ __all__ = [
     "UsageSnapshot",
     "UsageSummary",
     "ValidationError",
+    "Version",
     "VersionConflict",
 ]

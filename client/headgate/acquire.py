@@ -94,7 +94,7 @@ class Draw:
         self.asked = self.consume = consume
         self.subset = subset
         self.explicit = limits
-        self.force = force
+        self.force = self.must = force
         self.shard = shard
         # Limits that are known to be in force, as against guessed or read from the bucket.
         self.wanted = limits
@@ -107,6 +107,7 @@ class Draw:
             self._recall(now)
         bucket = yield from self._expected(now)
         for attempt in range(MAX_WRITES):
+            bucket = yield from self._admissible(bucket)
             if not self.consume:
                 return Drawn((), (bucket,))
             if shards.too_large(bucket, self.consume):
@@ -149,8 +150,9 @@ class Draw:
     def _expected(self, now: Milliseconds) -> Flow[Bucket]:
         """The bucket as it probably is: from its view, or from the limits it should have."""
         core, ref = self.core, self.ref
-        if not core.clock.checked:
-            # No write by an unchecked clock. This read also brings the stored policy.
+        if not core.clock.checked or not core.version_checked:
+            # No write by an unchecked clock, and none into a namespace of another schema. This
+            # read also brings the stored policy.
             yield from config.warm(core, ref)
             now = core.now()
         index = self.shard if self.shard is not None else shards.route(core, ref, self.consume, now)
@@ -172,10 +174,12 @@ class Draw:
         core = self.core
         if not view.checked:
             view.checked, view.epoch = config.as_of(core, self.ref, now), core.epoch
+        if self.explicit is not None:
+            self.wanted = self.explicit.in_mode(view.bucket.limits.mode)
         due = now - view.checked >= core.settings.config_ttl * 1000 or view.epoch != core.epoch
-        if self.explicit is not None or not due:
+        if not due:
             return
-        resolution = config.known(core, self.ref, now)
+        resolution = config.known(core, self.ref, now, self.explicit)
         if resolution is None:
             self.beside = config.refresh(core, self.ref, now)
         else:
@@ -189,6 +193,19 @@ class Draw:
             bucket = settled or Bucket.unseen(self.wanted or bucket.limits, self.core.now())
             self.wanted = bucket.limits
         self._fit(bucket.limits)
+        return bucket
+
+    def _admissible(self, bucket: Bucket) -> Flow[Bucket]:
+        """The bucket, if its mode lets anything pass. A disabled one is never written to, so what
+        is stored is asked each time that the rejection is not remembered.
+        """
+        core, ref = self.core, self.ref
+        if bucket.limits.mode == "disabled" and not self.must:
+            self.wanted = (yield from config.resolve(core, ref, self.explicit, strong=True)).limits
+            if self.wanted.mode == "disabled":
+                raise self._rejected((bucket,), core.now())
+            bucket = yield from self._settled(bucket)
+        self.force = self.must or bucket.limits.mode == "bypass"
         return bucket
 
     def _out_of_line(self, bucket: Bucket) -> bool:
@@ -246,10 +263,11 @@ class Draw:
                 bucket = (yield from reconcile(core, ref, seen, self.explicit)) or bucket
                 break
         else:
-            limits = self.explicit or (yield from config.resolve(core, ref, strong=True)).limits
+            limits = (yield from config.resolve(core, ref, self.explicit, strong=True)).limits
             bucket = Bucket.unseen(limits, core.now())
         self._fit(bucket.limits)
-        if shards.too_large(bucket, self.consume) and bucket.shard.n == 1:
+        bucket = yield from self._admissible(bucket)
+        if shards.too_large(bucket, self.consume) and bucket.shard.n == 1 and not self.force:
             raise self._rejected((bucket,), core.now())
         return bucket
 
@@ -285,7 +303,7 @@ class Draw:
         core, now = self.core, self.core.now()
         bucket = core.decoder.bucket(item)
         self._hold_to_config(core.views.saw(self.ref, bucket, now), now)
-        bucket = yield from self._settled(bucket)
+        bucket = yield from self._admissible((yield from self._settled(bucket)))
         amounts = bucket.limits.amounts(self.consume)
         now = core.now()
         hot = bucket.wcu_tk + earned(WCU, WHOLE, now) < WCU_COST - WCU_GRACE
@@ -315,6 +333,10 @@ class Draw:
     def _rejected(self, buckets: Sequence[Bucket], now: Milliseconds) -> Exception:
         error = exceeded(self.ref, buckets, self.consume, now)
         memory = self.core.settings.rejection_memory
+        if error.reason is not None and memory > 0:
+            closed = Milliseconds(now + int(memory * 1000))
+            self.core.views.refusals.put(self.ref, Refusal({}, tuple(buckets), closed))
+            return error
         short = {}
         for status in error.violations:
             wait = memory if status.retry_after is None else min(memory, status.retry_after)
@@ -326,9 +348,15 @@ class Draw:
         return error
 
     def _gather(self) -> Flow[Drawn]:
-        taken = yield from shards.gather(
-            self.core, self.ref, self.consume, self.explicit, force=self.force
-        )
+        core, ref = self.core, self.ref
+        taken = yield from shards.gather(core, ref, self.consume, self.explicit, force=self.force)
+        if isinstance(taken, shards.Short) and taken.buckets[0].limits.mode == "disabled":
+            # Rejected, unless the shards are the ones behind. Then once more.
+            for bucket in taken.buckets:
+                yield from self._admissible(bucket)
+            taken = yield from shards.gather(
+                core, ref, self.consume, self.explicit, force=self.force
+            )
         if isinstance(taken, shards.Short):
             raise self._rejected(taken.buckets, self.core.now())
         grants = tuple(Grant(self.ref, shard, amounts) for shard, amounts in taken.drawn.items())
@@ -381,6 +409,9 @@ class Draw:
             parent_id=EntityId(entity.parent_id) if entity and entity.parent_id else None,
         )
         amounts = limits.amounts(self.consume)
+        self.force = self.must or limits.mode == "bypass"
+        if limits.mode == "disabled" and not self.must:
+            raise self._rejected((full,), now)
         if not self.force and any(a > r.cp for a, r in zip(amounts, limits.rates, strict=True)):
             raise exceeded(ref, (full,), self.consume, now)
         after = full.drawn(amounts, now)

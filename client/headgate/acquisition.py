@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from headgate.bucket import LimitStatus
 from headgate.core import Core
+from headgate.costs import Consume
 from headgate.errors import ValidationError
 from headgate.headers import rate_limit_headers
 from headgate.lease import Hold, Request, Wanted, admit
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 Who = str | Callable[..., str]
-What = Mapping[str, int] | Callable[..., Mapping[str, int]]
+What = Consume | Callable[..., Consume]
 
 
 class _Lease:

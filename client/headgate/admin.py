@@ -1,20 +1,24 @@
-"""Limits as stored, for those who manage them: set, get, delete, list."""
+"""Limits, modes and costs as stored, for those who manage them: set, get, delete, list."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from headgate import config
 from headgate.align import align
-from headgate.core import Core, OnUnavailable, failure, policy
-from headgate.effects import Answer, Call, ConditionFailed, Flow, Item
+from headgate.core import Core, OnUnavailable, policy
+from headgate.costs import checked_costs, told
+from headgate.effects import Flow, Item, together
 from headgate.errors import HeadgateError, ValidationError
-from headgate.limit import Limit, LimitSet
+from headgate.journal import Refused, recorded, subject
+from headgate.limit import Limit, LimitSet, Mode, checked_mode
 from headgate.namespaces import opened
 from headgate.reads import batch_get, query
 from headgate.records import (
     ConfigRecord,
+    Costs,
     LimitsConfig,
     Place,
     ResolvedLimits,
@@ -32,21 +36,23 @@ from headgate.schema import (
     checked_resource,
     gsi3_pk_entity_config,
     key,
+    parse_bucket_pk,
     pk_entity,
     pk_resource,
     pk_system,
 )
 
 _RETRIES = 8
+_SIDE_BY_SIDE = 16
 
 
 def resolve_limits(core: Core, entity_id: str, resource: str) -> Flow[ResolvedLimits]:
     """The limits in force for an entity and resource, and the level that they come from."""
     ns = yield from opened(core)
     ref = BucketRef(ns, checked_entity(entity_id), checked_resource(resource))
-    resolution = yield from config.resolve(core, ref)
+    found = yield from config.resolve(core, ref)
     stored = core.stored_policy or core.settings.on_unavailable
-    return ResolvedLimits(resolution.limits.limits, resolution.level, stored)
+    return ResolvedLimits(found.limits.limits, found.level, stored, found.limits.mode)
 
 
 def set_limits(
@@ -66,26 +72,15 @@ def set_limits(
     wanted = LimitSet(limits) if limits or on_unavailable is None else None
     if on_unavailable is not None:
         policy(on_unavailable)
-    ns = yield from opened(core)
-    place = config_keys(ns, who, what)
-    for _ in range(_RETRIES):
-        items = yield from batch_get(core, [key(*place)], strong=True)
-        before = read_config(items.get(place))
-        record = ConfigRecord(wanted, on_unavailable, before.version + 1)
-        put = Call(
-            "PutItem",
-            {
-                "TableName": core.table,
-                "Item": config_item(ns, who, what, record),
-                **_unchanged(before),
-            },
+    return (
+        yield from _change(
+            core,
+            who,
+            what,
+            "limits_set",
+            lambda before: replace(before, limits=wanted, on_unavailable=on_unavailable),
         )
-        if (yield from _written(core, put)):
-            break
-    else:
-        raise HeadgateError(f"the limits at {place} were changed by others {_RETRIES} times over")
-    yield from _changed(core, place, record, who, what)
-    return LimitsConfig(who, what, wanted.limits if wanted else (), on_unavailable, record.version)
+    )[1]
 
 
 def get_limits(
@@ -102,18 +97,50 @@ def get_limits(
 def delete_limits(
     core: Core, *, entity_id: str | None = None, resource: str | None = None
 ) -> Flow[bool]:
-    """Removes what is stored at this level; the next one answers. False if nothing was."""
-    who, what = _level(entity_id, resource)
-    ns = yield from opened(core)
-    place = config_keys(ns, who, what)
-    answer = yield from core.ask(
-        Call(
-            "DeleteItem",
-            {"TableName": core.table, "Key": key(*place), "ReturnValues": "ALL_OLD"},
-        )
+    """Removes the limits of this level; the next one answers. False if it had none. Its mode and
+    its costs stay: a disabled entity is not enabled by this.
+    """
+    before, _ = yield from _change(
+        core,
+        *_level(entity_id, resource),
+        "limits_deleted",
+        lambda before: replace(before, limits=None, on_unavailable=None),
     )
-    yield from _changed(core, place, ConfigRecord(), who, what)
-    return bool(answer.body.get("Attributes"))
+    return before.limits is not None or before.on_unavailable is not None
+
+
+def set_mode(
+    core: Core, mode: Mode, *, entity_id: str | None = None, resource: str | None = None
+) -> Flow[LimitsConfig]:
+    """Disables ("disabled": rejects all) or bypasses ("bypass": admits all, and keeps counting)
+    an entity, a resource, an entity on a resource, or, with no ids, everything. "normal" limits
+    again. What is disabled at any level is; otherwise, what is bypassed at any level is.
+    """
+    chosen = checked_mode(mode)
+    who, what = _level(entity_id, resource)
+    _, after = yield from _change(
+        core, who, what, "mode_set", lambda before: replace(before, mode=chosen)
+    )
+    if who is None:
+        # A switch works now, for whoever holds a cached configuration as well.
+        yield from _reach_all(core, what)
+    return after
+
+
+def set_costs(core: Core, costs: Costs, *, resource: str) -> Flow[LimitsConfig]:
+    """Names operations of a resource and what each takes, replacing what it had. Then
+    `consume="export"` stands for `{"rpm": 1, "units": 100}`.
+    """
+    checked = checked_costs(costs)
+    return (
+        yield from _change(
+            core,
+            None,
+            checked_resource(resource),
+            "costs_set",
+            lambda before: replace(before, costs=checked),
+        )
+    )[1]
 
 
 def list_limits(
@@ -154,22 +181,92 @@ def _level(entity_id: str | None, resource: str | None) -> tuple[EntityId | None
     )
 
 
-def _unchanged(before: ConfigRecord) -> dict[str, Any]:
-    if not before.version:
-        return {"ConditionExpression": "attribute_not_exists(PK)"}
-    return {
-        "ConditionExpression": "config_version = :v",
-        "ExpressionAttributeValues": {":v": {"N": str(before.version)}},
-    }
+def _change(
+    core: Core,
+    who: EntityId | None,
+    what: Resource | None,
+    action: str,
+    edit: Callable[[ConfigRecord], ConfigRecord],
+) -> Flow[tuple[ConfigRecord, LimitsConfig]]:
+    """Edits a level's record, as it is now, and files it. What it was, and what it is."""
+    ns = yield from opened(core)
+    place = config_keys(ns, who, what)
+    for _ in range(_RETRIES):
+        items = yield from batch_get(core, [key(*place)], strong=True)
+        before = read_config(items.get(place))
+        after = replace(edit(before), version=before.version + 1)
+        if before.empty and after.empty:
+            break
+        done = yield from recorded(
+            core,
+            ns,
+            subject(who, what),
+            action,
+            [_store(core, config_item(ns, who, what, after), before, gone=after.empty)],
+            resource=what,
+            before=_told(before),
+            after=_told(after),
+        )
+        if not isinstance(done, Refused):
+            break
+    else:
+        raise HeadgateError(f"the limits at {place} were changed by others {_RETRIES} times over")
+    yield from _changed(core, place, ConfigRecord() if after.empty else after, who, what)
+    limits = after.limits.limits if after.limits else ()
+    return before, LimitsConfig(
+        who, what, limits, after.on_unavailable, after.version, after.mode, after.costs
+    )
 
 
-def _written(core: Core, put: Call) -> Flow[bool]:
-    (outcome,) = yield from core.call(put)
-    if isinstance(outcome, Answer):
-        return True
-    if isinstance(outcome, ConditionFailed):
-        return False
-    raise failure(outcome)
+def _store(core: Core, item: Item, before: ConfigRecord, *, gone: bool) -> dict[str, Any]:
+    unchanged: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(PK)"}
+    if before.version:
+        unchanged = {
+            "ConditionExpression": "config_version = :v",
+            "ExpressionAttributeValues": {":v": {"N": str(before.version)}},
+        }
+    if gone:
+        place = {"PK": item["PK"], "SK": item["SK"]}
+        return {"Delete": {"TableName": core.table, "Key": place, **unchanged}}
+    return {"Put": {"TableName": core.table, "Item": item, **unchanged}}
+
+
+def _told(record: ConfigRecord) -> dict[str, Any]:
+    """The record as an event shows it."""
+    shown: dict[str, Any] = {}
+    if record.limits:
+        shown["limits"] = {
+            limit.name: {
+                "capacity": limit.capacity,
+                "refill_amount": limit.refill_amount,
+                "refill_period": limit.refill_period,
+            }
+            for limit in record.limits.limits
+        }
+    if record.on_unavailable is not None:
+        shown["on_unavailable"] = record.on_unavailable
+    if record.mode != "normal":
+        shown["mode"] = record.mode
+    if record.costs:
+        shown["costs"] = told(record.costs)
+    return shown
+
+
+def _reach_all(core: Core, what: Resource | None) -> Flow[None]:
+    """Brings all buckets of a resource, or of the namespace, in line."""
+    assert core.ns is not None
+    index, partition, prefix = "GSI4", str(core.ns), f"{core.ns}/BUCKET#"
+    if what is not None:
+        index, partition, prefix = "GSI2", pk_resource(core.ns, what), "BUCKET#"
+    condition = f"{index}PK = :p AND begins_with({index}SK, :s)"
+    items = yield from query(core, condition, partition, prefix, index=index)
+    refs = list(dict.fromkeys(parse_bucket_pk(item["PK"]["S"])[0] for item in items))
+    for start in range(0, len(refs), _SIDE_BY_SIDE):
+        some = refs[start : start + _SIDE_BY_SIDE]
+        results = yield from together([align(core, ref) for ref in some])
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
 
 
 def _changed(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headgate import config, writes
 from headgate.core import Core, failure
 from headgate.effects import Answer, ConditionFailed, Conflicted, Flow
+from headgate.errors import LimitsNotFound
 from headgate.limit import LimitSet
 from headgate.reads import batch_get
 from headgate.schema import Bucket, BucketRef
@@ -19,7 +20,7 @@ def reconcile(
 
     Resolved strongly, since either side may be behind. None if the item has gone.
     """
-    limits = explicit or (yield from config.resolve(core, ref, strong=True)).limits
+    limits = (yield from config.resolve(core, ref, explicit, strong=True)).limits
     for _ in range(_TRIES):
         if bucket.limits == limits:
             break
@@ -35,7 +36,7 @@ def reconcile(
             case ConditionFailed(item) if item is not None:
                 bucket = core.decoder.bucket(item)
                 # Somebody else brought it in line meanwhile, perhaps with something newer.
-                limits = explicit or (yield from config.resolve(core, ref, strong=True)).limits
+                limits = (yield from config.resolve(core, ref, explicit, strong=True)).limits
             case Conflicted():
                 continue
             case _:
@@ -54,7 +55,11 @@ def align(core: Core, ref: BucketRef) -> Flow[None]:
         for item in items.values():
             bucket = core.decoder.bucket(item)
             count = max(count, bucket.shard.n)
-            yield from reconcile(core, ref, bucket, None)
+            try:
+                yield from reconcile(core, ref, bucket, None)
+            except LimitsNotFound:
+                # The callers of this bucket bring their own limits: only the mode is stored.
+                yield from reconcile(core, ref, bucket, bucket.limits)
         seen = max(seen, pending[-1] + 1)
         pending = list(range(seen, count))
     core.views.refusals.pop(ref)

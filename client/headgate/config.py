@@ -10,7 +10,7 @@ from headgate.bucket import Milliseconds
 from headgate.core import CacheStats, Core, OnUnavailable
 from headgate.effects import Call, Flow, Item
 from headgate.errors import LimitsNotFound
-from headgate.limit import LimitSet
+from headgate.limit import MODES, LimitSet
 from headgate.reads import batch_get
 from headgate.records import (
     ConfigRecord,
@@ -33,9 +33,11 @@ class Resolution:
     level: Level
 
 
-def known(core: Core, ref: BucketRef, now: Milliseconds) -> Resolution | None:
+def known(
+    core: Core, ref: BucketRef, now: Milliseconds, explicit: LimitSet | None = None
+) -> Resolution | None:
     """The resolution, if the cache holds all that it takes."""
-    return _answer(core, ref, _cached(core, ref, now))
+    return _answer(core, ref, _cached(core, ref, now), explicit)
 
 
 def as_of(core: Core, ref: BucketRef, now: Milliseconds) -> Milliseconds:
@@ -61,20 +63,25 @@ def guess(core: Core, ref: BucketRef, now: Milliseconds) -> LimitSet | None:
     return resolution.limits if resolution else None
 
 
-def resolve(core: Core, ref: BucketRef, *, strong: bool = False) -> Flow[Resolution]:
-    """The limits in force, in at most one BatchGetItem. `strong` reads them all anew."""
+def resolve(
+    core: Core, ref: BucketRef, explicit: LimitSet | None = None, *, strong: bool = False
+) -> Flow[Resolution]:
+    """The limits in force, in at most one BatchGetItem. `strong` reads them all anew. Limits that
+    the caller gave are in force as given, in the mode that is stored.
+    """
     cached = _cached(core, ref, core.now(), count=True)
     missing = [place for place, record in cached.items() if strong or record is None]
     if missing:
         items = yield from batch_get(core, [key(*place) for place in missing], strong=strong)
         cached.update(absorb(core, missing, items))
-    return _found(core, ref, cached)
+    return _found(core, ref, cached, explicit)
 
 
-def warm(core: Core, ref: BucketRef) -> Flow[None]:
+def warm(core: Core, ref: BucketRef, *, strong: bool = False) -> Flow[None]:
     """Reads the configuration without asking whether it holds limits."""
-    missing = [place for place, record in _cached(core, ref, core.now()).items() if record is None]
-    items = yield from batch_get(core, [key(*place) for place in missing])
+    cached = _cached(core, ref, core.now())
+    missing = [place for place, record in cached.items() if strong or record is None]
+    items = yield from batch_get(core, [key(*place) for place in missing], strong=strong)
     absorb(core, missing, items)
 
 
@@ -84,12 +91,12 @@ def for_creation(
     """What it takes to make a bucket: its limits and its entity's record, in one read. All of
     it strongly: what the cache remembers may have changed, and a bucket is made only once.
     """
-    places = [] if explicit else [place for place, _ in _places(ref)]
+    places = [place for place, _ in _places(ref)]
     meta = pk_entity(ref.ns, ref.entity_id), META
     items = yield from batch_get(core, [key(*place) for place in (*places, meta)], strong=True)
     read = absorb(core, places, items)
     entity = read_entity(items[meta]) if meta in items else None
-    return explicit or _found(core, ref, read).limits, entity
+    return _found(core, ref, read, explicit).limits, entity
 
 
 def refresh(core: Core, ref: BucketRef, now: Milliseconds) -> tuple[Call, list[Place]] | None:
@@ -117,6 +124,7 @@ def absorb(
 
 
 _SHARED = ("resource", "system")
+_CALL: Level = "call"
 
 
 def _places(ref: BucketRef) -> Sequence[tuple[Place, Level]]:
@@ -138,8 +146,13 @@ def _cached(
     return found
 
 
-def _found(core: Core, ref: BucketRef, cached: Mapping[Place, ConfigRecord | None]) -> Resolution:
-    resolution = _answer(core, ref, cached)
+def _found(
+    core: Core,
+    ref: BucketRef,
+    cached: Mapping[Place, ConfigRecord | None],
+    explicit: LimitSet | None = None,
+) -> Resolution:
+    resolution = _answer(core, ref, cached, explicit)
     if resolution is None:
         raise LimitsNotFound(
             f"no limits for entity {ref.entity_id!r} on resource {ref.resource!r}: set them with "
@@ -149,15 +162,23 @@ def _found(core: Core, ref: BucketRef, cached: Mapping[Place, ConfigRecord | Non
 
 
 def _answer(
-    core: Core, ref: BucketRef, cached: Mapping[Place, ConfigRecord | None]
+    core: Core,
+    ref: BucketRef,
+    cached: Mapping[Place, ConfigRecord | None],
+    explicit: LimitSet | None = None,
 ) -> Resolution | None:
-    for place, level in _places(ref):
-        record = cached[place]
-        if record is None:
-            return None
-        if record.limits is not None:
-            return Resolution(core.decoder.intern(record.limits), level)
-    return Resolution(core.defaults, "constructor") if core.defaults else None
+    records = [(record, level) for place, level in _places(ref) if (record := cached[place])]
+    if len(records) < len(cached):
+        return None
+    limits, level = explicit, _CALL
+    if limits is None:
+        having = ((record.limits, level) for record, level in records if record.limits)
+        limits, level = next(having, (core.defaults, "constructor"))
+    if limits is None:
+        return None
+    # Whoever is disabled at any level is: a switch that an exception could undo is none.
+    mode = min((record.mode for record, _ in records), key=MODES.index)
+    return Resolution(core.decoder.intern(limits.in_mode(mode)), level)
 
 
 def cache_stats(core: Core) -> CacheStats:

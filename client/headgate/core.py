@@ -60,6 +60,8 @@ class Settings:
     rejection_memory: float = 1.0
     max_cached: int = 50_000
     on_event: Callable[[Event], None] | None = None
+    principal: str | Callable[[], str] | None = None
+    audit_days: int = 90
 
     def __post_init__(self) -> None:
         if not str(self.table or ""):
@@ -68,7 +70,13 @@ class Settings:
         if self.namespace_id is not None:
             namespace_id(self.namespace_id)
         policy(self.on_unavailable)
-        for name, least in (("attempts", 1), ("max_cached", 1)):
+        if not (
+            self.principal is None or isinstance(self.principal, str) or callable(self.principal)
+        ):
+            raise ValidationError(
+                f"principal must be a name or a function that gives one: {self.principal!r}"
+            )
+        for name, least in (("attempts", 1), ("max_cached", 1), ("audit_days", 1)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ValidationError(f"{name} must be a whole number from {least}: {value!r}")
@@ -90,6 +98,13 @@ def seconds(what: str, value: object) -> float:
     return float(value)
 
 
+@dataclass(slots=True)
+class Identity:
+    """Whose credentials these are, once that was asked. Shared by all namespaces of a limiter."""
+
+    name: str | None = None
+
+
 class Core:
     """Clock, breaker, views and caches of one limiter. Flows do the rest."""
 
@@ -100,6 +115,7 @@ class Core:
         clock: Clock | None = None,
         breaker: Breaker | None = None,
         rng: random.Random | None = None,
+        identity: Identity | None = None,
     ) -> None:
         self.settings = settings
         self.table = settings.table
@@ -107,6 +123,7 @@ class Core:
         self.clock = clock or Clock()
         self.breaker = breaker or Breaker()
         self.rng = rng or random.Random()
+        self.identity = identity or Identity()
         self.decoder = Decoder()
         self.views = Views(settings.max_cached)
         self.records: Bounded[Place, tuple[Milliseconds, ConfigRecord]] = Bounded(
@@ -115,6 +132,7 @@ class Core:
         self.hits = 0
         self.misses = 0
         self.epoch = 0
+        self.version_checked = False
         self.stored_policy: OnUnavailable | None = None
         self.defaults = self.decoder.intern(LimitSet(settings.limits)) if settings.limits else None
 

@@ -17,11 +17,15 @@ Item: TypeAlias = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One DynamoDB call. A credit is not `repeatable`: its outcome may be unknown only once."""
+    """One DynamoDB call. A credit is not `repeatable`: its outcome may be unknown only once.
+
+    A call of another `service` is sent alone.
+    """
 
     operation: str
     params: Mapping[str, Any]
     repeatable: bool = True
+    service: str = "dynamodb"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any, cast
 from headgate.core import Core, failure
 from headgate.effects import Answer, Call, ConditionFailed, Flow
 from headgate.errors import EntityExists, EntityNotFound, ValidationError, VersionConflict
+from headgate.journal import Refused, recorded, subject
 from headgate.namespaces import opened
 from headgate.reads import batch_get, query
 from headgate.records import Entity, entity_item, read_entity
@@ -40,11 +41,16 @@ def create_entity(
         "Item": entity_item(ns, entity),
         "ConditionExpression": "attribute_not_exists(PK)",
     }
-    (outcome,) = yield from core.call(Call("PutItem", put))
-    if isinstance(outcome, ConditionFailed):
+    done = yield from recorded(
+        core,
+        ns,
+        subject(entity_id),
+        "entity_created",
+        [{"Put": put}],
+        after=_told(entity),
+    )
+    if isinstance(done, Refused):
         raise EntityExists(f"the entity {entity_id!r} exists already: update_entity changes it")
-    if not isinstance(outcome, Answer):
-        raise failure(outcome)
     yield from _reach_buckets(core, ns, entity)
     return entity
 
@@ -90,11 +96,17 @@ def update_entity(
         "ConditionExpression": "version = :v",
         "ExpressionAttributeValues": {":v": {"N": str(before.version)}},
     }
-    (outcome,) = yield from core.call(Call("PutItem", put))
-    if isinstance(outcome, ConditionFailed):
+    done = yield from recorded(
+        core,
+        ns,
+        subject(entity_id),
+        "entity_updated",
+        [{"Put": put}],
+        before=_told(before),
+        after=_told(after),
+    )
+    if isinstance(done, Refused):
         raise VersionConflict(f"the entity {entity_id!r} was changed by others: read it again")
-    if not isinstance(outcome, Answer):
-        raise failure(outcome)
     if (before.parent_id, before.cascade) != (after.parent_id, after.cascade):
         yield from _reach_buckets(core, ns, after)
     return after
@@ -112,14 +124,25 @@ def delete_entity(core: Core, entity_id: str) -> Flow[bool]:
             f"the entity {entity_id!r} has {len(children)} children, the first of them "
             f"{children[0].entity_id!r}: give them another parent first"
         )
-    request = {
+    before = yield from _read(core, ns, checked)
+    if before is None:
+        return False
+    delete = {
         "TableName": core.table,
         "Key": key(pk_entity(ns, checked), META),
-        "ReturnValues": "ALL_OLD",
+        "ConditionExpression": "version = :v",
+        "ExpressionAttributeValues": {":v": {"N": str(before.version)}},
     }
-    answer = yield from core.ask(Call("DeleteItem", request))
-    if not answer.body.get("Attributes"):
-        return False
+    done = yield from recorded(
+        core,
+        ns,
+        subject(entity_id),
+        "entity_deleted",
+        [{"Delete": delete}],
+        before=_told(before),
+    )
+    if isinstance(done, Refused):
+        raise VersionConflict(f"the entity {entity_id!r} was changed by others: read it again")
     yield from _reach_buckets(core, ns, Entity(checked))
     return True
 
@@ -130,6 +153,17 @@ def list_children(core: Core, entity_id: str) -> Flow[list[Entity]]:
     ns = yield from opened(core)
     items = yield from query(core, "GSI1PK = :p", f"{ns}/PARENT#{checked}", index="GSI1")
     return [read_entity(item) for item in items]
+
+
+def _told(entity: Entity) -> dict[str, Any]:
+    """The entity as an event shows it."""
+    return {
+        "parent_id": entity.parent_id,
+        "cascade": entity.cascade,
+        "name": entity.name,
+        "metadata": dict(entity.metadata),
+        "version": entity.version,
+    }
 
 
 def _checked(entity: Entity) -> Entity:

@@ -7,6 +7,7 @@ HeadgateError
 │   ├── EntityNotFound       there is no such entity
 │   └── EntityExists         there is one already
 ├── VersionConflict          it was changed by others since it was read
+├── IncompatibleVersion      this client and the stored schema do not fit together
 ├── RateLimitExceeded        the answer is no, with when to try again
 ├── RateLimiterUnavailable   the table did not answer and the policy is to block
 └── TableError               the table answered that it will never do this
@@ -57,6 +58,10 @@ class VersionConflict(HeadgateError):
     """What was to be changed has been changed by others: read it again and decide anew."""
 
 
+class IncompatibleVersion(HeadgateError):
+    """The namespace's schema, or the least client that it asks for, is not this client's."""
+
+
 class RateLimiterUnavailable(HeadgateError):
     """The table could not be reached in time, and the policy is to block.
 
@@ -93,7 +98,8 @@ class RateLimitExceeded(HeadgateError):
     """At least one limit was short. Nothing was consumed.
 
     `limits` has the status of every limit of the bucket that said no. `retry_after` is in
-    seconds, or None if no waiting will help: the request is larger than the capacity.
+    seconds, or None if no waiting will help: the request is larger than the capacity, or an
+    operator has disabled the entity or the resource (then `reason` is "disabled").
 
     Where several buckets were asked, this is the most restrictive one that said no, and
     `blocked` names all that did, as pairs of entity and resource in the order of the call.
@@ -109,6 +115,7 @@ class RateLimitExceeded(HeadgateError):
         contended: bool = False,
         remembered: bool = False,
         blocked: tuple[tuple[str, str], ...] = (),
+        reason: str | None = None,
     ) -> None:
         self.entity_id = entity_id
         self.resource = resource
@@ -117,12 +124,13 @@ class RateLimitExceeded(HeadgateError):
         self.contended = contended
         self.remembered = remembered
         self.blocked = blocked or ((entity_id, resource),)
+        self.reason = reason
         super().__init__(self._sentence())
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An exception is pickled by its message unless it says otherwise, and pools of processes
         # send them as pickles.
-        named = ("retry_after", "contended", "remembered", "blocked")
+        named = ("retry_after", "contended", "remembered", "blocked", "reason")
         options = {name: getattr(self, name) for name in named}
         return partial(type(self), **options), (self.entity_id, self.resource, self.limits)
 
@@ -133,7 +141,7 @@ class RateLimitExceeded(HeadgateError):
 
     def as_dict(self) -> dict[str, Any]:
         """The same as plain data, for a JSON answer."""
-        return {
+        told = {
             "error": "rate_limit_exceeded",
             "entity_id": self.entity_id,
             "resource": self.resource,
@@ -142,6 +150,7 @@ class RateLimitExceeded(HeadgateError):
             "blocked": [{"entity_id": who, "resource": what} for who, what in self.blocked],
             "limits": [status.as_dict() for status in self.limits],
         }
+        return told if self.reason is None else {**told, "reason": self.reason}
 
     def headers(self) -> dict[str, str]:
         """The HTTP headers of a 429 answer."""
@@ -151,6 +160,8 @@ class RateLimitExceeded(HeadgateError):
         whom = f"{self.entity_id!r} on {self.resource!r}"
         if self.contended:
             return f"too many requests at once for {whom}: retry after {self.retry_after} s"
+        if self.reason is not None:
+            return f"{whom} is {self.reason} by an operator: nothing is admitted"
         short = ", ".join(
             f"{v.name} has {v.available} of {v.capacity} and {v.requested} were asked for"
             for v in self.violations

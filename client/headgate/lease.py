@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from headgate import costs
 from headgate.acquire import Draw, Drawn, Grant
 from headgate.bucket import LimitStatus, Millitokens
 from headgate.core import Core, OnUnavailable, logger, policy, seconds
+from headgate.costs import Consume
 from headgate.effects import Flow, Pause, together
 from headgate.errors import (
     HeadgateError,
@@ -35,11 +37,13 @@ from headgate.status import contended, statuses
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to take from whom: one of the parts of an `acquire_all`."""
+    """What to take from whom: one of the parts of an `acquire_all`. `consume` has amounts by
+    limit, or is the name of an operation that the resource's configuration has costs for.
+    """
 
     entity_id: str
     resource: str
-    consume: Mapping[str, int]
+    consume: Consume
     limits: Sequence[Limit] | None = None
 
 
@@ -136,7 +140,7 @@ class Hold:
         for buckets in self.buckets.values():
             names |= set(buckets[0].limits.names)
         unknown = [name for name in amounts if name not in names]
-        if unknown:
+        if unknown and not (self.reason is not None and not names):
             raise ValidationError(
                 f"no limit named {', '.join(map(repr, unknown))}: the limits here are "
                 f"{', '.join(sorted(names))}"
@@ -253,19 +257,19 @@ def admit(core: Core, wanted: Wanted) -> Flow[Hold]:
             core.emit("degraded" if chosen == "allow" else "unavailable", resource)
             if chosen == "block":
                 raise
-            return Hold(core, _parts(core, core.ns or REGISTRY, wanted), reason=error.reason)
+            return Hold(core, _unmetered(core, wanted), reason=error.reason)
 
 
 def _taken(core: Core, wanted: Wanted) -> Flow[Hold]:
     try:
         ns = yield from opened(core)
-        hold = Hold(core, _parts(core, ns, wanted))
+        hold = Hold(core, (yield from _parts(core, ns, wanted)))
         hold.keep((yield from take(core, hold.parts)))
     except RateLimiterUnavailable as error:
         if not error.throttled:
             raise
         # Too much to do is no outage: whatever was throttled, the answer is no for the moment.
-        raise contended(_parts(core, REGISTRY, wanted)[0].ref) from error
+        raise contended(_ref(REGISTRY, wanted.requests[0])) from error
     return hold
 
 
@@ -282,20 +286,40 @@ def _check(wanted: Wanted) -> None:
     for request in wanted.requests:
         checked_entity(request.entity_id)
         checked_resource(request.resource)
-        amounts = as_amounts("consume", request.consume)
+        costs.checked_consume(request.consume)
         if request.limits is not None:
-            LimitSet(request.limits).amounts(amounts)
+            limits = LimitSet(request.limits)
+            if not isinstance(request.consume, str):
+                limits.amounts(as_amounts("consume", request.consume))
 
 
-def _parts(core: Core, ns: NamespaceId, wanted: Wanted) -> tuple[Part, ...]:
+def _ref(ns: NamespaceId, request: Request) -> BucketRef:
+    return BucketRef(ns, checked_entity(request.entity_id), checked_resource(request.resource))
+
+
+def _parts(core: Core, ns: NamespaceId, wanted: Wanted) -> Flow[tuple[Part, ...]]:
+    parts = []
+    for request in wanted.requests:
+        ref = _ref(ns, request)
+        amounts = yield from costs.amounts(core, ref, request.consume)
+        parts.append(Part(ref, amounts, _given(core, request)))
+    return tuple(parts)
+
+
+def _unmetered(core: Core, wanted: Wanted) -> tuple[Part, ...]:
+    """The parts of a lease that drew nothing: what an operation costs cannot be known now."""
     return tuple(
         Part(
-            BucketRef(ns, checked_entity(r.entity_id), checked_resource(r.resource)),
-            as_amounts("consume", r.consume),
-            core.decoder.intern(LimitSet(r.limits)) if r.limits else None,
+            _ref(core.ns or REGISTRY, request),
+            {} if isinstance(request.consume, str) else as_amounts("consume", request.consume),
+            _given(core, request),
         )
-        for r in wanted.requests
+        for request in wanted.requests
     )
+
+
+def _given(core: Core, request: Request) -> LimitSet | None:
+    return core.decoder.intern(LimitSet(request.limits)) if request.limits else None
 
 
 def _pause(

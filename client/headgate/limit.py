@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal, TypeAlias
 
 from headgate.bucket import Milliseconds, Millitokens, Rate
 from headgate.errors import ValidationError
@@ -20,9 +21,15 @@ MAX_LIMITS = 16
 # may not share a name with one, so that no flat view of an item can confuse the two.
 RESERVED_NAMES = frozenset(
     "wcu pk sk ttl rf lv name entity_id resource shard_count cascade parent_id metadata version "
-    "window window_start total_events acquires seen config_version on_unavailable".split()
+    "window window_start total_events acquires seen config_version on_unavailable mode "
+    "costs".split()
 )
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
+
+Mode: TypeAlias = Literal["normal", "disabled", "bypass"]
+"""What an operator has decided: to limit, to reject all, or to admit all and keep counting."""
+
+MODES: tuple[Mode, ...] = ("disabled", "bypass", "normal")  # the strongest first
 
 
 def _is_name(value: object) -> bool:
@@ -94,10 +101,12 @@ class Limit:
 class LimitSet:
     """The limits of one bucket, in order of name, with the fingerprint that names them.
 
-    Immutable and shared: thousands of views of buckets point to one set.
+    Immutable and shared: thousands of views of buckets point to one set. The mode is part of it,
+    so that a client that does not know of a change has its write refused, and learns.
     """
 
-    def __init__(self, limits: Iterable[Limit]) -> None:
+    def __init__(self, limits: Iterable[Limit], mode: Mode = "normal") -> None:
+        self.mode = mode
         given = tuple(limits)
         for limit in given:
             if not isinstance(limit, Limit):
@@ -119,16 +128,24 @@ class LimitSet:
         text = "|".join(
             f"{name}:{r.cp}:{r.ra}:{r.rp}" for name, r in zip(self.names, self.rates, strict=True)
         )
+        if self.mode != "normal":
+            text += f"|{self.mode}"
         return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()[:6]).decode()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, LimitSet) and self.limits == other.limits
+        return (
+            isinstance(other, LimitSet) and self.limits == other.limits and self.mode == other.mode
+        )
 
     def __hash__(self) -> int:
-        return hash(self.limits)
+        return hash((self.limits, self.mode))
 
     def __repr__(self) -> str:
-        return f"LimitSet({', '.join(map(repr, self.limits))})"
+        return f"LimitSet({', '.join(map(repr, self.limits))}, mode={self.mode!r})"
+
+    def in_mode(self, mode: Mode) -> LimitSet:
+        """The same limits in another mode."""
+        return self if mode == self.mode else LimitSet(self.limits, mode)
 
     def amounts(self, consume: Mapping[str, Millitokens]) -> tuple[Millitokens, ...]:
         """Amounts in the set's order. A name that is not in the set is a ValidationError."""
@@ -139,6 +156,14 @@ class LimitSet:
                 f"{', '.join(self.names)}"
             )
         return tuple(consume.get(name, Millitokens(0)) for name in self.names)
+
+
+def checked_mode(value: object) -> Mode:
+    """The mode, checked."""
+    for mode in MODES:
+        if value == mode:
+            return mode
+    raise ValidationError(f"mode must be one of {', '.join(MODES)}: {value!r}")
 
 
 def as_amounts(what: str, consume: object, *, least: int = 1) -> dict[str, Millitokens]:

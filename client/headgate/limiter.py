@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,13 +20,16 @@ from headgate import (
     checks,
     config,
     entities,
+    migrations,
     namespaces,
+    operate,
     usage,
 )
 from headgate.acquisition import Acquisition, SyncAcquisition, What, Who
 from headgate.breaker import BreakerState
 from headgate.clock import Clock
 from headgate.core import CacheStats, Core, Event, OnUnavailable, Settings, seconds
+from headgate.costs import Consume
 from headgate.errors import ValidationError
 from headgate.lease import Request, Wanted
 from headgate.limit import Limit
@@ -62,6 +65,8 @@ class _Limiter(ABC):
         max_cached: int = 50_000,
         on_event: Callable[[Event], None] | None = None,
         clock: Clock | None = None,
+        principal: str | Callable[[], str] | None = None,
+        audit_days: int = 90,
     ) -> None:
         if client is not None and (session, region, endpoint_url) != (None, None, None):
             raise ValidationError("give either client or session, region and endpoint_url")
@@ -78,6 +83,8 @@ class _Limiter(ABC):
             rejection_memory=rejection_memory,
             max_cached=max_cached,
             on_event=on_event,
+            principal=principal,
+            audit_days=audit_days,
         )
         if client is not None:
             _refuse_retries(client)
@@ -129,7 +136,12 @@ class _Limiter(ABC):
         """A limiter for another namespace of the table, over the same connections."""
         other = copy.copy(self)
         settings = replace(self._core.settings, namespace=name, namespace_id=None)
-        other._core = Core(settings, clock=self._core.clock, breaker=self._core.breaker)
+        other._core = Core(
+            settings,
+            clock=self._core.clock,
+            breaker=self._core.breaker,
+            identity=self._core.identity,
+        )
         return other
 
     def cache_stats(self) -> CacheStats:
@@ -153,9 +165,7 @@ class _Limiter(ABC):
         on_unavailable: OnUnavailable | None,
         also: Sequence[Request],
     ) -> Wanted:
-        first = Request(
-            cast("str", entity_id), resource, cast("Mapping[str, int]", consume), limits
-        )
+        first = Request(cast("str", entity_id), resource, cast("Consume", consume), limits)
         return Wanted((first, *also), max_wait, on_unavailable)
 
 
@@ -165,7 +175,9 @@ class SyncRateLimiter(_Limiter):
     `table` is the table's name. `namespace` separates tenants of one table. Where nothing is
     stored for an entity, `limits` apply. `on_unavailable` says what an outage means ("block"
     raises RateLimiterUnavailable, "allow" gives a degraded lease); it is decided in at most
-    `attempts * (connect_timeout + read_timeout)` seconds, and by the breaker at once.
+    `attempts * (connect_timeout + read_timeout)` seconds, and by the breaker at once. Changes are
+    filed under `principal` (a name, or a function that gives one; by default whose credentials
+    these are, asked of STS) and kept for `audit_days`.
     """
 
     def _drive(self) -> BotoDriver:
@@ -193,7 +205,8 @@ class SyncRateLimiter(_Limiter):
 
         Raises RateLimitExceeded if they are not there, after waiting for up to `max_wait`
         seconds. In a decorator, `entity_id` and `consume` may be functions of the call's
-        arguments. `also` adds requests that must pass as well: all or nothing.
+        arguments. `consume` may name an operation of the resource (see `set_costs`). `also` adds
+        requests that must pass as well: all or nothing.
         """
         wanted = self._wanted(entity_id, resource, consume, limits, max_wait, on_unavailable, also)
         return SyncAcquisition(self._core, self._driver, wanted, entity_id, consume)
@@ -216,6 +229,13 @@ class SyncRateLimiter(_Limiter):
     set_limits = sync(admin.set_limits)
     get_limits = sync(admin.get_limits)
     delete_limits = sync(admin.delete_limits)
+    set_mode = sync(admin.set_mode)
+    set_costs = sync(admin.set_costs)
+    reset = sync(operate.reset)
+    top_up = sync(operate.top_up)
+    get_version = sync(migrations.get_version)
+    migrate = sync(migrations.migrate)
+    require_client = sync(migrations.require_client)
     list_limits = sync(admin.list_limits)
     register_namespace = sync(namespaces.register_namespace)
     get_namespace = sync(namespaces.get_namespace)
@@ -244,15 +264,15 @@ class SyncRateLimiter(_Limiter):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _connect(self) -> Any:
+    def _connect(self, service: str = "dynamodb") -> Any:
         if self._injected is not None:
-            return self._injected
+            return self._injected if service == "dynamodb" else None
         import boto3  # noqa: PLC0415 - a tenth of a second that a check of the arguments need not wait
         from botocore.config import Config  # noqa: PLC0415
 
-        session = self._session or boto3.Session()
+        session: Any = self._session or boto3.Session()
         settings = Config(**_CLIENT, **self._timeouts, max_pool_connections=128)
-        return session.client("dynamodb", config=settings, **self._options)
+        return session.client(service, config=settings, **self._options)
 
 
 class RateLimiter(_Limiter):
@@ -302,6 +322,13 @@ class RateLimiter(_Limiter):
     set_limits = aio(admin.set_limits)
     get_limits = aio(admin.get_limits)
     delete_limits = aio(admin.delete_limits)
+    set_mode = aio(admin.set_mode)
+    set_costs = aio(admin.set_costs)
+    reset = aio(operate.reset)
+    top_up = aio(operate.top_up)
+    get_version = aio(migrations.get_version)
+    migrate = aio(migrations.migrate)
+    require_client = aio(migrations.require_client)
     list_limits = aio(admin.list_limits)
     register_namespace = aio(namespaces.register_namespace)
     get_namespace = aio(namespaces.get_namespace)
@@ -330,15 +357,15 @@ class RateLimiter(_Limiter):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _connect(self) -> Any:
+    def _connect(self, service: str = "dynamodb") -> Any:
         if self._injected is not None:
-            return self._injected
+            return self._injected if service == "dynamodb" else None
         from aiobotocore.config import AioConfig  # noqa: PLC0415 - the extra may not be there
         from aiobotocore.session import get_session  # noqa: PLC0415
 
-        session = self._session or get_session()
+        session: Any = self._session or get_session()
         settings = AioConfig(**_CLIENT, **self._timeouts, max_pool_connections=1_000)
-        return session.create_client("dynamodb", config=settings, **self._options)
+        return session.create_client(service, config=settings, **self._options)
 
 
 # The SDK repeats nothing: a credit must not be sent twice, and the core knows what may be.

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from headgate.core import Core, failure
-from headgate.effects import Answer, Call, Conflicted, Flow, Item, Pause, TransactionFailed
+from headgate.core import Core
+from headgate.effects import Call, Flow, Item, Pause
 from headgate.errors import NamespaceNotFound, RateLimiterUnavailable, ValidationError
+from headgate.journal import Refused, recorded, subject
 from headgate.reads import batch_get, query
 from headgate.schema import (
     REGISTRY,
@@ -26,6 +27,7 @@ from headgate.schema import (
     namespace_name,
     pk_system,
 )
+from headgate.versions import Version, version_item
 
 DEFAULT_NAME = "default"
 _PK = pk_system(REGISTRY)
@@ -36,12 +38,15 @@ _ROUNDS = 8
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A namespace: `deleted_at` is set once it is deleted and can still be recovered."""
+    """A namespace: `deleted_at` is set once it is deleted and can still be recovered, `purged_at`
+    once its purge has begun and it no longer can.
+    """
 
     name: str
     id: str
     created_at: str
     deleted_at: str | None = None
+    purged_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +78,16 @@ def register_namespace(core: Core, name: str) -> Flow[Namespace]:
     if found is not None:
         return found
     made = Namespace(name, secrets.token_urlsafe(8), _now(core))
+    ns = NamespaceId(made.id)
+    version = {"Put": {"TableName": core.table, "Item": version_item(ns, Version())}}
     done = yield from _transact(
         core,
+        "namespace_registered",
+        None,
+        made,
         _put(core, _FORWARD + name, made, "attribute_not_exists(PK)"),
         _put(core, _REVERSE + made.id, made, "attribute_not_exists(PK)"),
+        version,
     )
     if done:
         return made
@@ -124,7 +135,12 @@ def delete_namespace(core: Core, name: str) -> Flow[bool]:
     }
     return (
         yield from _transact(
-            core, remove, _put(core, _REVERSE + found.id, gone, "attribute_exists(PK)")
+            core,
+            "namespace_deleted",
+            found,
+            gone,
+            remove,
+            _put(core, _REVERSE + found.id, gone, "attribute_exists(PK)"),
         )
     )
 
@@ -139,10 +155,22 @@ def recover_namespace(core: Core, id: str) -> Flow[Namespace]:  # noqa: A002 - t
     back = Namespace(gone.name, gone.id, gone.created_at)
     if gone.deleted_at is None:
         return back
+    if gone.purged_at is not None:
+        raise ValidationError(
+            f"the namespace {id!r} is being purged since {gone.purged_at}: part of it is gone"
+        )
     done = yield from _transact(
         core,
+        "namespace_recovered",
+        gone,
+        back,
         _put(core, _FORWARD + back.name, back, "attribute_not_exists(PK)"),
-        _put(core, _REVERSE + back.id, back, "attribute_exists(PK)"),
+        _put(
+            core,
+            _REVERSE + back.id,
+            back,
+            "attribute_exists(PK) AND attribute_not_exists(purged_at)",
+        ),
     )
     if not done:
         raise ValidationError(
@@ -159,15 +187,24 @@ def purge_namespace(core: Core, id: str, *, limit: int | None = None) -> Flow[Pu
     items = yield from batch_get(core, [key(*place)], strong=True)
     if place not in items:
         raise NamespaceNotFound(f"there is no namespace with the id {id!r}")
-    if _read(items[place]).deleted_at is None:
+    gone = _read(items[place])
+    if gone.deleted_at is None:
         raise ValidationError(f"the namespace {id!r} is in use: delete it before it is purged")
+    if gone.purged_at is None:
+        # From here on it cannot be recovered, however far this call gets.
+        marked = replace(gone, purged_at=_now(core))
+        put = _put(core, place[1], marked, "attribute_exists(deleted_at)")
+        if not (yield from _transact(core, "namespace_purge_begun", gone, marked, put)):
+            raise ValidationError(f"the namespace {id!r} was recovered meanwhile")
+        gone = marked
     found = yield from query(core, "GSI4PK = :p", id, index="GSI4", limit=limit)
     keys = [{"PK": item["PK"], "SK": item["SK"]} for item in found]
     for start in range(0, len(keys), _BATCH):
         yield from _delete(core, keys[start : start + _BATCH])
     if limit is not None and len(keys) >= limit:
         return Purged(len(keys), done=False)
-    yield from core.ask(Call("DeleteItem", {"TableName": core.table, "Key": key(*place)}))
+    last = {"Delete": {"TableName": core.table, "Key": key(*place)}}
+    yield from _transact(core, "namespace_purged", gone, None, last)
     return Purged(len(keys), done=True)
 
 
@@ -183,26 +220,26 @@ def _delete(core: Core, keys: list[Item]) -> Flow[None]:
     raise RateLimiterUnavailable("deletes are throttled: call again to go on")
 
 
-def _transact(core: Core, *actions: dict[str, Any]) -> Flow[bool]:
-    request = Call(
-        "TransactWriteItems",
-        {
-            "TransactItems": list(actions),
-            "ClientRequestToken": f"{core.rng.getrandbits(128):032x}",
-        },
+def _transact(
+    core: Core,
+    action: str,
+    before: Namespace | None,
+    after: Namespace | None,
+    *actions: dict[str, Any],
+) -> Flow[bool]:
+    """A change of the registry. Its event is kept there too: it outlives the namespace."""
+    about = after or before
+    assert about is not None
+    done = yield from recorded(
+        core,
+        REGISTRY,
+        subject(namespace=about.name),
+        action,
+        actions,
+        before=asdict(before) if before else None,
+        after=asdict(after) if after else None,
     )
-    for attempt in range(_ROUNDS):
-        (outcome,) = yield from core.call(request)
-        match outcome:
-            case Answer():
-                return True
-            case TransactionFailed():
-                return False
-            case Conflicted():
-                yield Pause(0.01 * 2**attempt)  # another client is at it
-            case _:
-                raise failure(outcome)
-    raise RateLimiterUnavailable("the registry of namespaces is contended", throttled=True)
+    return not isinstance(done, Refused)
 
 
 def _put(core: Core, sk: str, namespace: Namespace, condition: str) -> dict[str, Any]:
@@ -213,8 +250,9 @@ def _put(core: Core, sk: str, namespace: Namespace, condition: str) -> dict[str,
         "namespace_id": {"S": namespace.id},
         "created_at": {"S": namespace.created_at},
     }
-    if namespace.deleted_at is not None:
-        item["deleted_at"] = {"S": namespace.deleted_at}
+    for name in ("deleted_at", "purged_at"):
+        if getattr(namespace, name) is not None:
+            item[name] = {"S": getattr(namespace, name)}
     return {"Put": {"TableName": core.table, "Item": item, "ConditionExpression": condition}}
 
 
@@ -224,6 +262,7 @@ def _read(item: Mapping[str, Any]) -> Namespace:
         item["namespace_id"]["S"],
         item["created_at"]["S"],
         item["deleted_at"]["S"] if "deleted_at" in item else None,
+        item["purged_at"]["S"] if "purged_at" in item else None,
     )
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from headgate import versions
 from headgate.core import Core, failure
 from headgate.effects import Answer, Call, Conflicted, Flow, Item, Pause, TransactionFailed
 from headgate.errors import RateLimiterUnavailable
 from headgate.records import Place
+from headgate.schema import key
 
 _BATCH = 100
 _ROUNDS = 6
@@ -20,9 +22,12 @@ def keyed(items: Iterable[Item]) -> dict[Place, Item]:
 
 
 def batch_get(core: Core, keys: Sequence[Item], *, strong: bool = False) -> Flow[dict[Place, Item]]:
-    """The items that exist, by their keys."""
+    """The items that exist, by their keys. The first read of a namespace brings its version."""
     found: dict[Place, Item] = {}
     unique = list(keyed(keys).values())
+    version = versions.pending(core, unique)
+    if version is not None:
+        unique.append(key(*version))
     for start in range(0, len(unique), _BATCH):
         pending: dict[str, Any] | None = {
             core.table: {"Keys": unique[start : start + _BATCH], "ConsistentRead": strong}
@@ -37,6 +42,8 @@ def batch_get(core: Core, keys: Sequence[Item], *, strong: bool = False) -> Flow
                 break
         else:
             raise RateLimiterUnavailable("reads are throttled", throttled=True)
+    if version is not None:
+        versions.verify(core, found.pop(version, None))
     return found
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from headgate.effects import Item
-from headgate.limit import Limit, LimitSet
+from headgate.limit import Limit, LimitSet, Mode, checked_mode
 from headgate.schema import (
     CONFIG,
     DEFAULT,
@@ -27,6 +27,9 @@ from headgate.schema import (
 Place: TypeAlias = tuple[str, str]
 """A partition and a sort key."""
 
+Costs: TypeAlias = Mapping[str, Mapping[str, int]]
+"""What each operation takes of which limit: `{"export": {"rpm": 1, "units": 100}}`."""
+
 Level = Literal["entity", "entity_default", "resource", "system", "constructor", "call"]
 
 
@@ -37,17 +40,29 @@ class ConfigRecord:
     limits: LimitSet | None = None
     on_unavailable: str | None = None
     version: int = 0
+    mode: Mode = "normal"
+    costs: Costs = field(default_factory=dict)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to store."""
+        return not (self.limits or self.on_unavailable or self.mode != "normal" or self.costs)
 
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig:
-    """The limits stored at one level: system (no ids), resource, entity, or entity and resource."""
+    """What is stored at one level: system (no ids), resource, entity, or entity and resource.
+
+    Without `limits`, the level has only a mode or costs, and the next one's limits apply.
+    """
 
     entity_id: str | None
     resource: str | None
     limits: tuple[Limit, ...]
     on_unavailable: str | None = None
     version: int = 1
+    mode: Mode = "normal"
+    costs: Costs = field(default_factory=dict)
 
     @property
     def level(self) -> Level:
@@ -64,6 +79,7 @@ class ResolvedLimits:
     limits: tuple[Limit, ...]
     level: Level
     on_unavailable: str
+    mode: Mode = "normal"
 
 
 def config_keys(ns: NamespaceId, entity_id: EntityId | None, resource: Resource | None) -> Place:
@@ -106,6 +122,15 @@ def config_item(
         item["resource"] = {"S": resource}
     if record.on_unavailable is not None:
         item["on_unavailable"] = {"S": record.on_unavailable}
+    if record.mode != "normal":
+        item["mode"] = {"S": record.mode}
+    if record.costs:
+        item["costs"] = {
+            "M": {
+                operation: {"M": {name: {"N": str(amount)} for name, amount in taken.items()}}
+                for operation, taken in record.costs.items()
+            }
+        }
     for limit in record.limits.limits if record.limits else ():
         item[f"l_{limit.name}_cp"] = {"N": str(limit.capacity)}
         item[f"l_{limit.name}_ra"] = {"N": str(limit.refill_amount)}
@@ -126,6 +151,11 @@ def read_config(item: Mapping[str, Any] | None) -> ConfigRecord:
         LimitSet(limits) if limits else None,
         item["on_unavailable"]["S"] if "on_unavailable" in item else None,
         int(item["config_version"]["N"]),
+        checked_mode(item["mode"]["S"]) if "mode" in item else "normal",
+        {
+            operation: {name: int(amount["N"]) for name, amount in taken["M"].items()}
+            for operation, taken in (item["costs"]["M"] if "costs" in item else {}).items()
+        },
     )
 
 
@@ -138,6 +168,8 @@ def read_limits_config(item: Mapping[str, Any]) -> LimitsConfig:
         record.limits.limits if record.limits else (),
         record.on_unavailable,
         record.version,
+        record.mode,
+        record.costs,
     )
 
 

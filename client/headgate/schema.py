@@ -32,7 +32,7 @@ from headgate.bucket import (
 )
 from headgate.effects import Item
 from headgate.errors import ValidationError
-from headgate.limit import Limit, LimitSet
+from headgate.limit import Limit, LimitSet, checked_mode
 
 NamespaceId = NewType("NamespaceId", str)
 EntityId = NewType("EntityId", str)
@@ -78,6 +78,11 @@ def checked_resource(value: object) -> Resource:
     if value == DEFAULT:
         raise ValidationError(f"the resource name {DEFAULT!r} is reserved")
     return Resource(_valid_id("resource", value, MAX_RESOURCE_BYTES))
+
+
+def checked_key(value: object) -> str:
+    """An idempotency key, checked."""
+    return _valid_id("idempotency_key", value, MAX_RESOURCE_BYTES)
 
 
 def namespace_id(value: object) -> NamespaceId:
@@ -250,7 +255,7 @@ class Decoder:
 
     def bucket(self, item: Mapping[str, Any]) -> Bucket:
         """The bucket that this item holds."""
-        limits = self._sets.get(item["lv"]["S"]) or self.intern(LimitSet(_bucket_limits(item)))
+        limits = self._sets.get(item["lv"]["S"]) or self.intern(_bucket_limits(item))
         parent = item.get("parent_id")
         return Bucket(
             _shard(item),
@@ -270,9 +275,9 @@ def _shard(item: Mapping[str, Any]) -> Shard:
     return WHOLE if count == 1 else Shard(int(item["PK"]["S"].rpartition("#")[2]), count)
 
 
-def _bucket_limits(item: Mapping[str, Any]) -> list[Limit]:
+def _bucket_limits(item: Mapping[str, Any]) -> LimitSet:
     names = [name[2:-3] for name in item if name.startswith("b_") and name.endswith("_cp")]
-    return [
+    limits = [
         Limit(
             name,
             int(item[f"b_{name}_cp"]["N"]) // 1000,
@@ -281,11 +286,14 @@ def _bucket_limits(item: Mapping[str, Any]) -> list[Limit]:
         )
         for name in names
     ]
+    return LimitSet(limits, checked_mode(item["mode"]["S"]) if "mode" in item else "normal")
 
 
 def limit_attributes(limits: LimitSet) -> Item:
-    """The capacities, rates and fingerprint as a bucket stores them."""
+    """The capacities, rates, mode and fingerprint as a bucket stores them."""
     item: Item = {"lv": {"S": limits.fingerprint}}
+    if limits.mode != "normal":
+        item["mode"] = {"S": limits.mode}
     for name, rate in zip(limits.names, limits.rates, strict=True):
         for suffix, value in zip(("cp", "ra", "rp"), rate, strict=True):
             item[f"b_{name}_{suffix}"] = {"N": str(value)}

@@ -326,6 +326,8 @@ def gather(
         buckets = yield from read_all(core, ref)
         if not buckets:
             break
+        if buckets[0].limits.mode == "disabled" and not force:
+            return Short(buckets)
         if any(name not in b.limits.positions for b in buckets for name in consume):
             for bucket in buckets:
                 yield from reconcile(core, ref, bucket, explicit)

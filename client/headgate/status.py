@@ -47,8 +47,17 @@ def exceeded(
     *,
     remembered: bool = False,
 ) -> RateLimitExceeded:
-    """The rejection that these balances call for."""
+    """The rejection that these balances, or this mode, call for."""
     limits = statuses(buckets, consume, now)
+    if buckets[0].limits.mode == "disabled":
+        return RateLimitExceeded(
+            ref.entity_id,
+            ref.resource,
+            limits,
+            retry_after=None,
+            remembered=remembered,
+            reason="disabled",
+        )
     return RateLimitExceeded(
         ref.entity_id,
         ref.resource,

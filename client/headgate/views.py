@@ -17,15 +17,16 @@ _IDLE_BELOW = 0.5
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A rejection worth repeating without asking: which amount of which limit was short, and
-    until when it will be.
+    until when it will be. `closed` is until when nothing at all passes.
     """
 
     short: Mapping[str, tuple[Millitokens, Milliseconds]]
     buckets: tuple[Bucket, ...]
+    closed: Milliseconds = Milliseconds(0)
 
     def covers(self, consume: Mapping[str, Millitokens], now: Milliseconds) -> bool:
         """Whether this request would be rejected for the same reason."""
-        return any(
+        return now < self.closed or any(
             consume.get(name, 0) >= amount and now < until
             for name, (amount, until) in self.short.items()
         )

@@ -196,6 +196,9 @@ def relimit(
     for k, (name, suffix) in enumerate(product(gone, ("tk", "tc", "cp", "ra", "rp"))):
         short[f"#r{k}"] = f"b_{name}_{suffix}"
         removes.append(f"#r{k}")
+    if bucket.limits.mode != "normal" and limits.mode == "normal":
+        short["#m"] = "mode"
+        removes.append("#m")
     moment = expires.moment()
     if moment is not None:
         values[":ttl"] = _n(moment)
@@ -248,6 +251,22 @@ def put_shard(table: str, ref: BucketRef, bucket: Bucket) -> dict[str, Any]:
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
     }
+
+
+def by_hand(
+    table: str,
+    ref: BucketRef,
+    bucket: Bucket,
+    update: str,
+    values: Mapping[str, Any],
+    *,
+    cost: Millitokens,
+) -> dict[str, Any]:
+    """An operator's update of one shard, as an action of a transaction: whatever its balance, as
+    long as it is this shard of so many and has these limits. `:w` and `:wc` are what it costs.
+    """
+    given = _identity(bucket) | {":w": _n(-cost), ":wc": _n(cost)} | dict(values)
+    return in_transaction(_request(table, ref, bucket, SAME_BUCKET, update, given))
 
 
 def merge(

@@ -121,9 +121,14 @@ def test_every_item_carries_its_namespace(backend):
     limiter.set_limits(RPM, entity_id="alice")
     take(limiter)
     ns = limiter.limiter._core.ns
-    puts = [call.params["Item"] for call in limiter.calls if call.operation == "PutItem"]
-    assert len(puts) == 3
-    for item in puts:
+    puts = [call.params for call in limiter.calls if call.operation == "PutItem"]
+    for call in limiter.calls:
+        if call.operation == "TransactWriteItems":
+            puts += [a["Put"] for a in call.params["TransactItems"] if "Put" in a]
+    items = [put["Item"] for put in puts if not put["Item"]["PK"]["S"].startswith("_/")]
+    # Its version, two levels of limits with their events, and the bucket.
+    assert len(items) == 6
+    for item in items:
         assert item["PK"]["S"].startswith(f"{ns}/")
         assert item["GSI4PK"] == {"S": ns}
         assert item["GSI4SK"] == item["PK"]

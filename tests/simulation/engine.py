@@ -193,6 +193,9 @@ class Engine:
         body = {"Items": [dict(item) for item in found], "Count": len(found)}
         return Answer({**body, "LastEvaluatedKey": last} if last else body)
 
+    def _GetCallerIdentity(self, _):
+        return Answer({"Arn": "arn:aws:iam::000000000000:user/simulated"})
+
     def _check_table(self, params):
         if params["TableName"] != self.table:
             raise Malformed(f"no table {params['TableName']!r}")

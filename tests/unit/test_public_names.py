@@ -11,11 +11,12 @@ import headgate
 from headgate import Lease, RateLimiter, SyncLease, SyncRateLimiter
 
 NAMES = """
-    AccessDenied AuditEvent AuditPage BreakerState BucketCapacity CacheStats CheckResult ClockSkewed
-    Entity EntityExists EntityNotFound Event HeadgateError Lease Limit LimitCapacity LimitStatus
-    LimitsConfig LimitsNotFound Namespace NamespaceNotFound Purged RateLimitExceeded RateLimiter
-    RateLimiterUnavailable Request ResolvedLimits ResourceCapacity SyncLease SyncRateLimiter
-    TableError TableNotFound UsagePage UsageSnapshot UsageSummary ValidationError VersionConflict
+    AccessDenied AuditEvent AuditPage BreakerState BucketCapacity CacheStats CheckResult
+    ClockSkewed Entity EntityExists EntityNotFound Event HeadgateError IncompatibleVersion Lease
+    Limit LimitCapacity LimitStatus LimitsConfig LimitsNotFound Namespace NamespaceNotFound
+    Operated Purged RateLimitExceeded RateLimiter RateLimiterUnavailable Request ResolvedLimits
+    ResourceCapacity SyncLease SyncRateLimiter TableError TableNotFound UsagePage UsageSnapshot
+    UsageSummary ValidationError Version VersionConflict
 """.split()
 
 METHODS = {
@@ -41,8 +42,9 @@ METHODS = {
 OTHER_METHODS = set(
     """
     delete_entity delete_namespace from_env get_audit_events get_namespace get_resource_capacity
-    get_usage_snapshots get_usage_summary list_namespaces list_orphans namespace purge_namespace
-    recover_namespace register_namespace update_entity
+    get_usage_snapshots get_usage_summary get_version list_namespaces list_orphans migrate namespace
+    purge_namespace recover_namespace register_namespace require_client reset set_costs set_mode
+    top_up update_entity
     """.split()
 )
 PROPERTIES = {"breaker", "clock_offset"}
