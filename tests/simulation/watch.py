@@ -211,7 +211,6 @@ class Watcher:
 
     def check_rejection(self, client, error, consume, since):
         """P3: there was a moment at which it was right to say no."""
-        now = self.world.now
         ref = next(
             (
                 r
@@ -232,10 +231,12 @@ class Watcher:
             if reference is None or wanted > reference.rate.cp:
                 return
             grace = tolerance_ms * reference.rate.ra // reference.rate.rp + 2
-            moments = [held(b, t) for t, b in self.history[ref] if start <= t <= now]
-            moments += [held(b, start) for t, b in self.history[ref] if t <= start][-1:]
-            if any(a.get(violation.name, 0) - grace < wanted for a in moments):
-                return
+            for moment, buckets in reversed(self.history[ref]):
+                holds = held(buckets, max(moment, start)).get(violation.name, 0)
+                if holds - grace < wanted:
+                    return
+                if moment <= start:
+                    break
         raise Broken(f"P3: {client.name} was told: {error}; but there was always enough")
 
     def check_cost(self, client, calls):
