@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import exp
 
-from headgate.bucket import Milliseconds, Millitokens, ceiling
+from headgate.bucket import WCU_COST, Milliseconds, Millitokens, ceiling, slack
 from headgate.cache import Bounded
 from headgate.schema import Bucket, BucketRef
 
 FRESH = Milliseconds(1_000)
-# Below this share of the refill being drawn by others, an old view's bucket is likely full.
-_IDLE_BELOW = 0.5
+# Over which time the pace of draws is averaged.
+_MEMORY = Milliseconds(10_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,15 @@ class Refusal:
 
 @dataclass(slots=True)
 class View:
-    """One shard as last seen, how fast others draw from it, and what follows from that."""
+    """One shard as last seen, how fast it is drawn from, and what follows from that."""
 
     bucket: Bucket
     seen: Milliseconds
-    others: tuple[float, ...] | None = None  # millitokens per millisecond, by limit
+    # Millitokens per millisecond, by limit: of other clients, and of all. None: no other ever drew.
+    others: tuple[float, ...] | None = None
+    total: tuple[float, ...] | None = None
     writes: float = 0.0  # per second, by all clients
+    span: int = 0  # how much of the memory the paces were taken over
     checked: Milliseconds = Milliseconds(0)  # when its limits were last held to be in force
     epoch: int = 0
 
@@ -47,43 +51,62 @@ class View:
         """A newer answer. What `tc` grew by beyond our own draw, others drew."""
         elapsed = now - self.seen
         if bucket.limits is not self.bucket.limits:
-            self.others = None
+            self.others, self.total, self.span = None, None, 0
         elif elapsed > 0:
-            weight = min(1.0, elapsed / FRESH)
-            own = drew or (0,) * len(bucket.tc)
-            before = self.others or (0.0,) * len(bucket.tc)
-            drawn = [
-                max(0, new - old - mine)
-                for new, old, mine in zip(bucket.tc, self.bucket.tc, own, strict=True)
-            ]
-            if any(drawn) or any(before):
-                self.others = tuple(
-                    was + weight * (amount / elapsed - was)
-                    for was, amount in zip(before, drawn, strict=True)
-                )
+            self._pace(bucket, drew, elapsed)
             rate = max(0, bucket.wcu_tc - self.bucket.wcu_tc) / elapsed
-            self.writes += weight * (rate - self.writes)
+            self.writes += min(1.0, elapsed / FRESH) * (rate - self.writes)
         self.bucket = bucket
         self.seen = max(self.seen, now)
+
+    def _pace(self, bucket: Bucket, drew: Sequence[Millitokens] | None, elapsed: int) -> None:
+        self.span = min(_MEMORY, self.span + elapsed)
+        weight = min(1.0, elapsed / self.span)
+        grown = [max(0, new - old) for new, old in zip(bucket.tc, self.bucket.tc, strict=True)]
+        drawn = (
+            [max(0, all_ - own) for all_, own in zip(grown, drew, strict=True)] if drew else grown
+        )
+        self.total = _smoothed(self.total, grown, elapsed, weight)
+        if self.others is not None or any(drawn):
+            self.others = _smoothed(self.others, drawn, elapsed, weight)
 
     def expect(self, amounts: Sequence[Millitokens], now: Milliseconds) -> Bucket:
         """The bucket as it probably is now.
 
         Where our own draws explain all of `tc`, it is as it was. Where others have probably
-        drawn since, how busy they are says whether it stands at its cap or under it.
+        drawn since, either that left it under its cap, or it comes and goes there: then how busy
+        it is says what is more likely. With `busy` the part of the refill that is drawn, it
+        stands at its cap for `1 - busy` of the time; after a draw, for longer than the slack
+        only if nobody comes meanwhile.
         """
         if self.others is None:
             return self.bucket
         bucket, elapsed = self.bucket, now - self.seen
         tk = list(bucket.tk)
-        for i, (rate, amount, pace) in enumerate(
-            zip(bucket.limits.rates, amounts, self.others, strict=True)
+        writes = max(1, bucket.wcu_tc // WCU_COST)
+        for i, (rate, amount, pace, total) in enumerate(
+            zip(bucket.limits.rates, amounts, self.others, self.total or self.others, strict=True)
         ):
-            if amount and rate.ra and pace * elapsed * 2 > amount:
+            drawn = pace * elapsed
+            if amount and rate.ra and drawn * 2 > amount:
                 top = ceiling(rate, bucket.shard, now)
-                idle = pace * bucket.shard.n * rate.rp < _IDLE_BELOW * rate.ra
-                tk[i] = Millitokens(top + rate.cp if idle else min(tk[i], top))
+                busy = total * bucket.shard.n * rate.rp / rate.ra
+                # How many draws of the usual size the slack refills.
+                draws = slack(rate, bucket.shard) * writes / max(amount, bucket.tc[i])
+                idle = busy < (1 - busy) * exp(-busy * draws)
+                full = idle and tk[i] - drawn > top
+                tk[i] = Millitokens(top + rate.cp if full else min(tk[i], top))
         return replace(bucket, tk=tuple(tk))
+
+
+def _smoothed(
+    before: Sequence[float] | None, amounts: Sequence[int], elapsed: int, weight: float
+) -> tuple[float, ...]:
+    if before is None:
+        before = (0.0,) * len(amounts)
+    return tuple(
+        was + weight * (amount / elapsed - was) for was, amount in zip(before, amounts, strict=True)
+    )
 
 
 class Views:

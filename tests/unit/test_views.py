@@ -39,14 +39,19 @@ def test_what_the_count_grew_by_beyond_our_own_draw_others_drew():
     after = drawn(full(), 10, NOW)
     view.update(after, (4_000,), NOW + 1_000)
     assert view.others == (6.0,)  # millitokens a millisecond
+    assert view.total == (10.0,)
+    # The pace is that of the last seconds.
     view.update(after, None, NOW + 2_000)
+    assert view.others == (3.0,)
+    view.update(after, None, NOW + 22_000)
     assert view.others == (0.0,)
 
 
 def test_answers_close_together_move_the_pace_little():
     view = View(full(), NOW)
-    view.update(drawn(full(), 1, NOW), None, NOW + 100)
-    assert view.others == (pytest.approx(1.0),)
+    view.update(full(), None, NOW + 10_000)
+    view.update(drawn(full(), 1, NOW), None, NOW + 10_100)
+    assert view.others == (pytest.approx(0.1),)
 
 
 def test_a_busy_bucket_is_expected_under_its_cap_and_an_idle_one_full():
