@@ -211,7 +211,8 @@ def _change(
             break
     else:
         raise HeadgateError(f"the limits at {place} were changed by others {_RETRIES} times over")
-    yield from _changed(core, place, ConfigRecord() if after.empty else after, who, what)
+    stored = ConfigRecord() if after.empty else after
+    yield from _changed(core, place, stored, who, what, mode_only=before.mode != after.mode)
     limits = after.limits.limits if after.limits else ()
     return before, LimitsConfig(
         who, what, limits, after.on_unavailable, after.version, after.mode, after.costs
@@ -263,7 +264,7 @@ def _reach_all(core: Core, what: Resource | None) -> Flow[None]:
     refs = list(dict.fromkeys(parse_bucket_pk(item["PK"]["S"])[0] for item in items))
     for start in range(0, len(refs), _SIDE_BY_SIDE):
         some = refs[start : start + _SIDE_BY_SIDE]
-        results = yield from together([align(core, ref) for ref in some])
+        results = yield from together([align(core, ref, mode_only=True) for ref in some])
         for result in results:
             if isinstance(result, Exception):
                 raise result
@@ -275,6 +276,8 @@ def _changed(
     record: ConfigRecord,
     who: EntityId | None,
     what: Resource | None,
+    *,
+    mode_only: bool,
 ) -> Flow[None]:
     core.records.put(place, (core.now(), record))
     core.epoch += 1
@@ -284,7 +287,7 @@ def _changed(
         return
     assert core.ns is not None
     if what is not None:
-        yield from align(core, BucketRef(core.ns, who, what))
+        yield from align(core, BucketRef(core.ns, who, what), mode_only=mode_only)
         return
     buckets = yield from query(
         core,
@@ -295,4 +298,4 @@ def _changed(
     )
     names = {item["GSI3SK"]["S"].split("#")[1] for item in buckets}
     for name in sorted(names):
-        yield from align(core, BucketRef(core.ns, who, Resource(name)))
+        yield from align(core, BucketRef(core.ns, who, Resource(name)), mode_only=mode_only)

@@ -46,8 +46,10 @@ def reconcile(
     return bucket
 
 
-def align(core: Core, ref: BucketRef) -> Flow[None]:
-    """Brings all shards of a bucket in line, if there is one."""
+def align(core: Core, ref: BucketRef, *, mode_only: bool = False) -> Flow[None]:
+    """Brings all shards of a bucket in line, if there is one. `mode_only` leaves its limits as
+    they are: they may be ones that its callers bring.
+    """
     pending, seen = [0], 0
     while pending:
         items = yield from batch_get(core, [ref.key(shard) for shard in pending], strong=True)
@@ -56,7 +58,7 @@ def align(core: Core, ref: BucketRef) -> Flow[None]:
             bucket = core.decoder.bucket(item)
             count = max(count, bucket.shard.n)
             try:
-                yield from reconcile(core, ref, bucket, None)
+                yield from reconcile(core, ref, bucket, bucket.limits if mode_only else None)
             except LimitsNotFound:
                 # The callers of this bucket bring their own limits: only the mode is stored.
                 yield from reconcile(core, ref, bucket, bucket.limits)

@@ -133,6 +133,7 @@ class Core:
         self.misses = 0
         self.epoch = 0
         self.version_checked = False
+        self.filed = Milliseconds(0), 0  # when the last event was, and its turn
         self.stored_policy: OnUnavailable | None = None
         self.defaults = self.decoder.intern(LimitSet(settings.limits)) if settings.limits else None
 

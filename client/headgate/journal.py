@@ -3,7 +3,7 @@ other.
 
 | PK                    | SK                                                   |
 |-----------------------|------------------------------------------------------|
-| {ns}/AUDIT#{subject}  | #AUDIT#{time to the millisecond}-{8 random digits}   |
+| {ns}/AUDIT#{subject}  | #AUDIT#{time to the millisecond}-{order and chance}  |
 
 The subject is the entity; `$RESOURCE:{name}` for a resource's limits, `$SYSTEM` for the system's.
 What happens to a namespace is filed in the registry, under `$NAMESPACE:{name}`: it outlives it.
@@ -62,10 +62,12 @@ def event_time(at: datetime) -> str:
     return f"{at.astimezone(UTC).strftime(_TIME)}.{at.microsecond // 1000:03}Z"
 
 
-def new_event_id(now: Milliseconds, rng: random.Random) -> str:
-    """Ordered by time, and unique: two events of one millisecond differ in what follows."""
+def new_event_id(now: Milliseconds, rng: random.Random, turn: int = 0) -> str:
+    """Ordered by time, and unique: of two events of one millisecond, the one whose `turn` is
+    later follows, and those of different clients differ in what follows that.
+    """
     at = datetime.fromtimestamp(now // 1000, UTC).replace(microsecond=now % 1000 * 1000)
-    return f"{event_time(at)}-{rng.getrandbits(32):08x}"
+    return f"{event_time(at)}-{turn:04x}{rng.getrandbits(32):08x}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +170,19 @@ def recorded(
     who = yield from principal(core)
     now = core.now()
     event = AuditEvent(
-        new_event_id(now, core.rng), whose, action, who, resource, before or None, after or None
+        _next_id(core, now), whose, action, who, resource, before or None, after or None
     )
     expires = now // 1000 + core.settings.audit_days * _DAY
     put = {"TableName": core.table, "Item": audit_item(ns, event, expires)}
     refused = yield from transact(core, [*actions, {"Put": put}])
     return event if refused is None else refused
+
+
+def _next_id(core: Core, now: Milliseconds) -> str:
+    last, turn = core.filed
+    # What one client does stays in order, should its clock be set back a little meanwhile too.
+    core.filed = (last, turn + 1) if now <= last < now + 1000 else (now, 0)
+    return new_event_id(core.filed[0], core.rng, core.filed[1])
 
 
 def transact(core: Core, actions: Sequence[Mapping[str, Any]]) -> Flow[Refused | None]:
