@@ -77,7 +77,7 @@ class BucketChange:
     @property
     def counts(self) -> bool:
         """Whether a snapshot must know of it: it drew, or it changed totals all the same, as the
-        removal of a limit does.
+        removal of a limit does. The removal of the item is none of these: nothing links to it.
         """
         return bool(self.drawn) or (NO_ITEM not in self.links and len(set(self.links)) > 1)
 

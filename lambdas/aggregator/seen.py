@@ -56,7 +56,7 @@ def cover(spans: Spans, changes: Iterable[BucketChange]) -> Spans:
     ]
     joined: list[Span] = []
     for span in sorted([*spans, *alone]):
-        if joined and joined[-1].last.link == span.first.link != NO_ITEM:
+        if joined and joined[-1].last.link == span.first.link:
             joined[-1] = Span(joined[-1].first, span.last)
         else:
             joined.append(span)

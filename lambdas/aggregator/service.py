@@ -83,7 +83,7 @@ class Threads:
         return self._driver.run(flow)
 
     def each(self, flows: Iterable[Flow[T]]) -> list[T]:
-        """All flows, some at once. The first that fails fails it, once all have ended."""
+        """All flows, some at once. The first failure is raised, and no more are begun."""
         return list(self._pool.map(self._driver.run, flows))
 
 

@@ -132,16 +132,15 @@ def _follows(shard: int, span: Span, values: dict[str, Any]) -> str:
 
 
 def _unchanged(shard: int, known: Spans, values: dict[str, Any]) -> str:
-    """What was counted only ever grows, so its marks are the same only if all of it is."""
+    """What was counted only ever grows, so its marks are the same only if all of it is. Where
+    there is no gap, none appears without moving an end.
+    """
     if not known:
         return f"attribute_not_exists(hi_{shard})"
     stored = written(shard, known)
     for name, value in stored.items():
         values[f":was_{name}"] = {"S": value}
-    same = [f"{name} = :was_{name}" for name in stored]
-    if f"gp_{shard}" not in stored:
-        same.append(f"attribute_not_exists(gp_{shard})")
-    return " AND ".join(same)
+    return " AND ".join(f"{name} = :was_{name}" for name in stored)
 
 
 def _counters(tally: Tally, values: dict[str, Any]) -> list[str]:

@@ -52,9 +52,10 @@ def test_redelivered_stream_batch_counts_once(local):
     with local.client(limits=[RPM]).acquire("alice", "gpt-4", {"rpm": 40}):
         pass
     records = local.records()
-    for _ in range(3):
-        assert local.deliver(records=records) == {}
+    reports = [local.aggregator.process(list(map(parse, records)), lambda: True) for _ in range(3)]
     assert used(local) == {HOUR: {"rpm": 40}}
+    assert [report.counts["SnapshotsWritten"] for report in reports] == [3, 0, 0]
+    assert [report.counts["SnapshotsReplayed"] for report in reports] == [0, 3, 3]
 
 
 def test_100_acquires_2_limits_2_windows_are_2_updates():
