@@ -17,7 +17,7 @@ from typing import Any
 from headgate.core import Core, failure
 from headgate.effects import Answer, Call, ConditionFailed, Flow, Item
 from headgate.namespaces import opened
-from headgate.reads import batch_get
+from headgate.reads import batch_get, query
 from headgate.schema import REGISTRY, NamespaceId, in_namespace, key, pk_system
 
 
@@ -34,6 +34,14 @@ def claims(core: Core, label: str, *, registry: bool = False) -> Flow[Claims]:
     pk, sk = (yield from _place(core, label, registry=registry))[1]
     items = yield from batch_get(core, [key(pk, sk)], strong=True)
     return _read(items.get((pk, sk)))
+
+
+def claimed(core: Core, owner: str, *, registry: bool = False) -> Flow[dict[str, Claims]]:
+    """All that this owner has written down, by label."""
+    _, (pk, prefix) = yield from _place(core, "", registry=registry)
+    items = yield from query(core, "PK = :p AND begins_with(SK, :s)", pk, prefix)
+    found = {item["SK"]["S"].removeprefix(prefix): _read(item) for item in items}
+    return {label: claims for label, claims in found.items() if owner in claims.owners}
 
 
 def claim(core: Core, label: str, owner: str, *, made: bool, registry: bool = False) -> Flow[None]:

@@ -21,19 +21,28 @@ from headgate import ledger
 from headgate.errors import HeadgateError, ValidationError
 from headgate.limiter import SyncRateLimiter
 from headgate.methods import sync
-from headgate.records import Entity, LimitsConfig
+from headgate.records import Costs, Entity, LimitsConfig
 
 if TYPE_CHECKING:
     from headgate.core import OnUnavailable
     from headgate.namespaces import Namespace
 
-Record: TypeAlias = Entity | LimitsConfig
+
+@dataclass(frozen=True, slots=True)
+class OperationCosts:
+    """What the operations of a resource take: stored with its limits, owned apart from them."""
+
+    resource: str
+    costs: Costs
+
+
+Record: TypeAlias = Entity | LimitsConfig | OperationCosts
 
 
 class Address(NamedTuple):
-    """Where a record is stored: an entity, or the limits of a level."""
+    """Where a record is stored: an entity, the limits of a level, or a resource's costs."""
 
-    kind: Literal["entity", "limits"]
+    kind: Literal["entity", "limits", "costs"]
     entity_id: str | None
     resource: str | None = None
 
@@ -45,6 +54,8 @@ class Address(NamedTuple):
     def __str__(self) -> str:
         if self.kind == "entity":
             return f"entity {self.entity_id!r}"
+        if self.kind == "costs":
+            return f"the costs of resource {self.resource!r}"
         if self.entity_id is None:
             whose = "the system" if self.resource is None else f"resource {self.resource!r}"
         else:
@@ -96,6 +107,8 @@ def address(record: Record) -> Address:
     """Where the record is stored."""
     if isinstance(record, Entity):
         return Address("entity", record.entity_id)
+    if isinstance(record, OperationCosts):
+        return Address("costs", None, record.resource)
     return Address("limits", record.entity_id, record.resource)
 
 
@@ -134,13 +147,20 @@ def plan(
 
 def current(limiter: SyncRateLimiter, places: Iterable[Address]) -> tuple[Record, ...]:
     """What is stored at these addresses."""
-    found: list[Record | None] = [
-        limiter.get_entity(place.entity_id or "")
-        if place.kind == "entity"
-        else limiter.get_limits(entity_id=place.entity_id, resource=place.resource)
-        for place in places
-    ]
+    found = [_stored(limiter, place) for place in places]
     return tuple(record for record in found if record is not None)
+
+
+def _stored(limiter: SyncRateLimiter, place: Address) -> Record | None:
+    if place.kind == "entity":
+        return limiter.get_entity(place.entity_id or "")
+    config = limiter.get_limits(entity_id=place.entity_id, resource=place.resource)
+    if config is None:
+        return None
+    if place.kind == "costs":
+        return OperationCosts(place.resource or "", config.costs) if config.costs else None
+    # A level may have a mode or costs and no limits.
+    return config if config.limits or config.on_unavailable else None
 
 
 def apply(limiter: SyncRateLimiter, changes: Iterable[Change]) -> None:
@@ -148,12 +168,12 @@ def apply(limiter: SyncRateLimiter, changes: Iterable[Change]) -> None:
     done: list[Change] = []
     try:
         for change in changes:
-            _carry_out(limiter, change)
+            carry_out(limiter, change)
             done.append(change)
     except BaseException:
         for change in reversed(done):
             with contextlib.suppress(HeadgateError):
-                _carry_out(limiter, change.undone())
+                carry_out(limiter, change.undone())
         raise
 
 
@@ -164,6 +184,7 @@ class Provisioner(SyncRateLimiter):
     claim = sync(ledger.claim)
     disclaim = sync(ledger.disclaim)
     forget = sync(ledger.forget)
+    claimed = sync(ledger.claimed)
 
 
 def store(limiter: Provisioner, record: Record, owner: str) -> tuple[Change, ...]:
@@ -190,23 +211,25 @@ def store_namespace(limiter: Provisioner, name: str, owner: str) -> Namespace:
     """Registers a namespace for `owner`, or finds it."""
     found = limiter.get_namespace(name)
     namespace = found or limiter.register_namespace(name)
-    limiter.claim(_namespace_label(name), owner, made=found is None, registry=True)
+    limiter.claim(namespace_label(name), owner, made=found is None, registry=True)
     return namespace
 
 
 def remove_namespace(limiter: Provisioner, name: str, owner: str) -> None:
     """Deletes a namespace that was registered for `owner`, with whom nobody else shares it."""
-    label = _namespace_label(name)
+    label = namespace_label(name)
     if limiter.disclaim(label, owner, registry=True):
         limiter.delete_namespace(name)
     limiter.forget(label, registry=True)
 
 
-def _namespace_label(name: str) -> str:
+def namespace_label(name: str) -> str:
+    """What the ledger knows a namespace by."""
     return f"namespace#{name}"
 
 
-def _carry_out(limiter: SyncRateLimiter, change: Change) -> None:
+def carry_out(limiter: SyncRateLimiter, change: Change) -> None:
+    """Makes one change."""
     place, after = change.address, change.after
     if isinstance(after, LimitsConfig):
         limiter.set_limits(
@@ -223,6 +246,9 @@ def _carry_out(limiter: SyncRateLimiter, change: Change) -> None:
             name=after.name,
             metadata=after.metadata,
         )
+    elif place.kind == "costs":
+        costs = after.costs if isinstance(after, OperationCosts) else {}
+        limiter.set_costs(costs, resource=place.resource or "")
     elif place.kind == "entity":
         limiter.delete_entity(place.entity_id or "")
     else:
@@ -247,8 +273,14 @@ def _plain(record: Record) -> Record:
     """Without what storing adds, and in one order."""
     if isinstance(record, Entity):
         return replace(record, version=0, metadata=dict(record.metadata))
+    if isinstance(record, OperationCosts):
+        return record
     return replace(
-        record, version=0, limits=tuple(sorted(record.limits, key=lambda limit: limit.name))
+        record,
+        version=0,
+        limits=tuple(sorted(record.limits, key=lambda limit: limit.name)),
+        mode="normal",
+        costs={},
     )
 
 
@@ -256,7 +288,7 @@ def _turn(change: Change, records: Mapping[Address, Record]) -> tuple[int, int, 
     """Entities before their limits and parents before children; deletions the other way."""
     place = change.address
     deletes = change.after is None
-    limits = place.kind == "limits"
+    limits = place.kind != "entity"
     depth = 0 if limits else _depth(place, records)
     stage = (2 if limits else 3) if deletes else (1 if limits else 0)
     return stage, -depth if deletes else depth, str(place)
