@@ -48,7 +48,7 @@ from headgate.status import contended, exceeded
 from headgate.views import FRESH, Refusal, View
 
 MAX_WRITES = 4
-MAX_CREDITS = 12  # each known not to have been done before the next is sent
+MAX_CERTAIN = 12  # of what must be done: each known not to have been before the next is sent
 OTHER_SHARDS = 2
 
 Amounts = Mapping[str, Millitokens]
@@ -106,7 +106,7 @@ class Draw:
         if not self.force:
             self._recall(now)
         bucket = yield from self._expected(now)
-        for attempt in range(MAX_WRITES):
+        for attempt in range(MAX_CERTAIN if self.must else MAX_WRITES):
             bucket = yield from self._admissible(bucket)
             if not self.consume:
                 return Drawn((), (bucket,))
@@ -439,7 +439,7 @@ def give_back(core: Core, grant: Grant, amounts: Amounts) -> Flow[bool]:
     """
     ref, shard = grant.ref, grant.shard
     core.views.refusals.pop(ref)
-    for attempt in range(MAX_CREDITS):
+    for attempt in range(MAX_CERTAIN):
         bucket = yield from _seen(core, ref, shard)
         if bucket is not None:
             (outcome,) = yield from core.call(_credit(core, ref, bucket, amounts))
