@@ -29,14 +29,14 @@ format: setup ## let ruff repair what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## run the benchmarks
-	$(BIN)/python -m benchmarks $(ARGS)
+bench: setup .peer/.stamp ## measure, against the peer as well (QUICK=1: in a few minutes)
+	@PYTHONPATH=client:constructs:lambdas:tools:. $(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(ARGS)
 
 simulate: setup ## run the simulator over SEEDS seeds
 	PYTHONPATH=client:tools:. $(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
 clean: ## remove the environments and everything built
-	rm -rf .venv .engine node_modules dist build cdk.out
+	rm -rf .venv .engine .peer node_modules dist build cdk.out
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -51,6 +51,12 @@ clean: ## remove the environments and everything built
 .engine/.stamp: constraints-engine.txt
 	$(PYTHON) -m venv .engine
 	.engine/bin/python -m pip install --quiet ministack boto3 --constraint constraints-engine.txt
+	@touch $@
+
+# What the benchmarks compare with: never a dependency.
+.peer/.stamp:
+	$(PYTHON) -m venv .peer
+	.peer/bin/python -m pip install --quiet zae-limiter==0.17.0
 	@touch $@
 
 node_modules/.stamp: package.json package-lock.json .npmrc

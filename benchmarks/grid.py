@@ -45,7 +45,10 @@ class Cell:
 
 def limits() -> list[Limit]:
     """A limit on requests and one on what they weigh: as users of LLMs have them."""
-    return [Limit.per_minute("rpm", 1_200, burst=200), Limit.per_minute("tpm", 1_200_000, burst=200_000)]
+    return [
+        Limit.per_minute("rpm", 1_200, burst=200),
+        Limit.per_minute("tpm", 1_200_000, burst=200_000),
+    ]
 
 
 def cell(clients: int, load: int, acquires: int, seed: int = 1) -> Cell:
