@@ -3,6 +3,7 @@
 Clients bring a bucket in line when they use it and their cache has expired. This reaches the
 others, and the rest at once: those that have the limits that were in force before the change.
 Whoever has others has them from elsewhere, from the entity or from the caller, and is left alone.
+A changed mode, which disables or bypasses, is everyone's; the limits stay.
 
 It goes through an index page by page, and after each page stores how far it got: out of time, the
 record fails, is delivered again, and goes on from there. Should Lambda give up on the record, the
@@ -20,7 +21,8 @@ from aggregator.seen import sortable
 from headgate.align import align
 from headgate.core import Core, failure
 from headgate.effects import Answer, Call, ConditionFailed, Conflicted, Flow, Item
-from headgate.errors import HeadgateError, LimitsNotFound, RateLimiterUnavailable
+from headgate.errors import HeadgateError, RateLimiterUnavailable
+from headgate.limit import MODES
 from headgate.reads import batch_get, query
 from headgate.records import config_keys, read_config
 from headgate.schema import (
@@ -36,9 +38,10 @@ from headgate.schema import (
 from headgate.usage import query_some
 
 JOB = "#ALIGN#"
+EVERYONE = "*"
 _PAGE = 100
 _TRIES = 5
-_MOST_OLD = 20  # changes in a row that did not get to the end
+_MOST_OLD = 30  # fingerprints: of ten changes in a row that did not get to the end
 _KEPT = 2 * 86_400  # seconds: longer than the stream keeps a record that could come again
 _NEXT = "$"  # the character after `#`: sorts after every shard of a bucket
 
@@ -59,8 +62,8 @@ class Unfinished(HeadgateError):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A change on its way into buckets that have one of the `old` fingerprints. `after` is the
-    part of the index that is done.
+    """A change on its way into buckets that have one of the `old` fingerprints, or, for its mode,
+    into all. `after` is the part of the index that is done.
     """
 
     ns: NamespaceId
@@ -108,12 +111,16 @@ def begin(core: Core, change: DefaultsChange) -> Flow[Job | None]:
             return left
         if known > change.sequence:
             return None
-        before = change.before or (yield from _next_level(core, change))
+        before = change.before
+        if not before and not change.mode:
+            before = yield from _next_level(core, change)
         undone = left.old if left else ()
-        old = dict.fromkeys((*undone, *([before] if before else [])))
+        old = tuple(dict.fromkeys((*undone, *before)))[-_MOST_OLD:]
+        if change.mode or EVERYONE in undone:
+            old = tuple(dict.fromkeys((*old, EVERYONE)))
         if not old:
             return None
-        job = replace(job, old=tuple(old)[-_MOST_OLD:])
+        job = replace(job, old=old)
         if (yield from _put(core, job, known)):
             return job
     raise RateLimiterUnavailable("the job of a changed default is contended")
@@ -123,16 +130,16 @@ def _first(change: DefaultsChange) -> str:
     return "BUCKET#" if change.resource is not None else f"{change.ns}/BUCKET#"
 
 
-def _next_level(core: Core, change: DefaultsChange) -> Flow[str | None]:
+def _next_level(core: Core, change: DefaultsChange) -> Flow[tuple[str, ...]]:
     """What was in force before a resource had limits: the system's. What callers bring as their
     own default is not stored anywhere: they bring those buckets in line.
     """
     if change.resource is None:
-        return None
+        return ()
     place = config_keys(change.ns, None, None)
     items = yield from batch_get(core, [key(*place)], strong=True)
     limits = read_config(items.get(place)).limits
-    return limits.fingerprint if limits else None
+    return tuple(limits.in_mode(mode).fingerprint for mode in MODES) if limits else ()
 
 
 def _put(core: Core, job: Job, known: int) -> Flow[bool]:
@@ -167,9 +174,9 @@ def carry_out(run: Run, core: Core, job: Job, time_left: Callable[[], bool]) -> 
     """Brings the buckets that are left in line, and says how many. Raises Unfinished."""
     aligned = 0
     while True:
-        refs, more, last = run(_page(core, job))
-        run.each(_align(core, ref) for ref in refs)
-        aligned += len(refs)
+        behind, more, last = run(_page(core, job))
+        run.each(align(core, ref, mode_only=mode_only) for ref, mode_only in behind.items())
+        aligned += len(behind)
         if not more or last is None:
             run(_store(core, job, finished=True))
             return aligned
@@ -180,21 +187,18 @@ def carry_out(run: Run, core: Core, job: Job, time_left: Callable[[], bool]) -> 
             raise Unfinished(f"changed limits have reached {aligned} more buckets, not yet all")
 
 
-def _page(core: Core, job: Job) -> Flow[tuple[list[BucketRef], bool, BucketRef | None]]:
-    """The buckets of a page that have old limits, whether there are more, and the page's last."""
+def _page(core: Core, job: Job) -> Flow[tuple[dict[BucketRef, bool], bool, BucketRef | None]]:
+    """The buckets of a page that are behind, by their mode only or not; whether there are more;
+    and the page's last.
+    """
     keys, more = yield from query_some(core, job.next(), _PAGE)
     items = yield from batch_get(core, [{"PK": k["PK"], "SK": k["SK"]} for k in keys])
-    behind = [pk for (pk, _), item in sorted(items.items()) if item["lv"]["S"] in job.old]
-    refs = dict.fromkeys(parse_bucket_pk(pk)[0] for pk in behind)
-    return list(refs), more, parse_bucket_pk(keys[-1]["PK"]["S"])[0] if keys else None
-
-
-def _align(core: Core, ref: BucketRef) -> Flow[None]:
-    try:
-        yield from align(core, ref)
-    except LimitsNotFound:
-        # No level has limits: the callers of this bucket bring their own.
-        return
+    behind: dict[BucketRef, bool] = {}
+    for (pk, _), item in sorted(items.items()):
+        ref, follows = parse_bucket_pk(pk)[0], item["lv"]["S"] in job.old
+        if follows or EVERYONE in job.old:
+            behind[ref] = behind.get(ref, True) and not follows
+    return behind, more, parse_bucket_pk(keys[-1]["PK"]["S"])[0] if keys else None
 
 
 def _store(core: Core, job: Job, *, finished: bool = False) -> Flow[bool]:

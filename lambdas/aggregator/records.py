@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.bucket import WCU_COST, Milliseconds, Millitokens
+from headgate.limit import MODES
 from headgate.records import read_config
 from headgate.schema import (
     CONFIG,
@@ -84,15 +85,16 @@ class BucketChange:
 
 @dataclass(frozen=True, slots=True)
 class DefaultsChange:
-    """The limits of a resource, or of the system, are others than before. `before` is the
-    fingerprint of those that were; None if there were none.
+    """The limits of a resource, or of the system, are others than before, or its mode is.
+    `before` holds the fingerprints that those limits had, in whatever mode.
     """
 
     sequence: int
     at: Milliseconds
     ns: NamespaceId
     resource: Resource | None
-    before: str | None
+    before: tuple[str, ...]
+    mode: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +158,17 @@ def _defaults(
     before: Mapping[str, Any] | None,
     after: Mapping[str, Any] | None,
 ) -> Change:
-    were = read_config(before).limits
-    if were == read_config(after).limits:
+    were, are = read_config(before), read_config(after)
+    old: tuple[str, ...] = ()
+    if were.limits and were.limits != are.limits:
+        old = tuple(were.limits.in_mode(mode).fingerprint for mode in MODES)
+    switched = were.mode != are.mode
+    if were.limits == are.limits and not switched:
         return Irrelevant(sequence)
-    ns, old = NamespaceId(pk.partition("/")[0]), were.fingerprint if were else None
+    ns = NamespaceId(pk.partition("/")[0])
     if pk == pk_system(ns):
-        return DefaultsChange(sequence, at, ns, None, old)
+        return DefaultsChange(sequence, at, ns, None, old, switched)
     kind, resource = pk[len(ns) + 1 :].split("#")
     if kind != "RESOURCE":
         raise BadRecord(f"record {sequence} holds limits of neither a resource nor the system")
-    return DefaultsChange(sequence, at, ns, Resource(resource), old)
+    return DefaultsChange(sequence, at, ns, Resource(resource), old, switched)

@@ -162,6 +162,46 @@ def test_a_change_of_the_policy_alone_touches_no_bucket(local, client):
     assert local.run.sent == {}
 
 
+def modes(local):
+    decoder = Decoder()
+    return {
+        pk.split("#")[1]: decoder.bucket(item).limits.mode for pk, item in local.buckets().items()
+    }
+
+
+def test_a_switch_that_its_caller_could_not_finish_reaches_every_bucket(local, client):
+    """Those with limits of their own too, whose limits stay."""
+    client.set_limits([HIGH], resource="gpt-4")
+    client.set_limits([OTHER], entity_id="vip", resource="gpt-4")
+    use(client, "alice", "vip")
+    own = [Limit.per_hour("rows", 1_000)]
+    with client.acquire("job-7", "gpt-4", {"rows": 900}, limits=own):
+        pass
+    before = {pk: dict(item) for pk, item in local.buckets().items()}
+    local.deliver()
+    client.set_mode("disabled", resource="gpt-4")
+    for pk, item in before.items():  # as if the caller had died at once
+        local.engine._put((pk, "#STATE"), item)
+    assert local.deliver() == {}
+    assert modes(local) == {"alice": "disabled", "vip": "disabled", "job-7": "disabled"}
+    assert limits(local) == {
+        ("alice", "gpt-4"): 600,
+        ("vip", "gpt-4"): 77,
+        ("job-7", "gpt-4"): 1_000,
+    }
+
+
+def test_limits_that_change_while_a_resource_is_disabled_reach_its_buckets(local, client):
+    client.set_limits([HIGH], resource="gpt-4")
+    use(client, "alice")
+    client.set_mode("disabled", resource="gpt-4")
+    local.deliver()
+    client.set_limits([LOW], resource="gpt-4")
+    assert local.deliver() == {}
+    assert limits(local) == {("alice", "gpt-4"): 6}
+    assert modes(local) == {"alice": "disabled"}
+
+
 # ---------------------------------------------------------------- many buckets
 
 

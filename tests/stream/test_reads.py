@@ -211,7 +211,7 @@ def test_pages_of_events_add_up_to_the_whole(history):
 
 
 def test_events_are_asked_for_by_entity_or_by_resource(limiter):
-    with pytest.raises(ValidationError, match="entity_id or resource"):
+    with pytest.raises(ValidationError, match="one of them"):
         limiter.get_audit_events(entity_id="alice", resource="gpt-4")
     with pytest.raises(ValidationError, match="cursor is not one"):
         limiter.get_audit_events(entity_id="alice", start=NOON, cursor="0")
