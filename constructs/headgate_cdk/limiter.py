@@ -10,6 +10,7 @@ from aws_cdk import aws_lambda as lambda_
 
 from headgate_cdk.archive import make_archive
 from headgate_cdk.base import RateLimiterBase
+from headgate_cdk.catalog import make_catalog
 from headgate_cdk.checks import InvalidOption, known, matches
 from headgate_cdk.monitoring import Watched, iterator_age, make_alarms, make_dashboard
 from headgate_cdk.options import (
@@ -198,6 +199,8 @@ class RateLimiter(RateLimiterBase):
             )
         if archive is not None:
             self.archive = make_archive(self, removal=removal, key=key, options=archive)
+            if archive.database is not None:
+                make_catalog(self, self.archive, prefix=archive.prefix, database=archive.database)
             self.archiver = make_archiver(
                 self,
                 table=table,

@@ -96,6 +96,8 @@ class ArchiveOptions:
     """Empty the bucket when it is destroyed. Needs the removal policy DESTROY."""
     access_logs: s3.IBucket | None = None
     """Where S3 writes who read the archive. Default: nowhere."""
+    database: str | None = None
+    """A Glue database to make, with the archive as its table `audit`, for Athena. Default: none."""
 
     def __post_init__(self) -> None:
         checks.matches(
@@ -104,6 +106,13 @@ class ArchiveOptions:
             r"|([A-Za-z0-9_.=-]+/)+",
             "must be empty, or letters, digits and _ . = - in parts that each end with '/'",
         )
+        if self.database is not None:
+            checks.matches(
+                "archive.database",
+                self.database,
+                r"[a-z0-9_]{1,255}",
+                "must be lowercase letters, digits and _",
+            )
         years = Duration.days(100 * 366)
         checks.span("archive.cold_after", self.cold_after, least=Duration.days(1), most=years)
         checks.span("archive.expire_after", self.expire_after, least=Duration.days(1), most=years)

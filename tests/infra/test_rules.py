@@ -34,7 +34,9 @@ def full(stack):
         table=TableOptions(
             max_write_units=1000, warm_write_units=4000, recovery_days=7, contributor_insights=True
         ),
-        archive=ArchiveOptions(access_logs=s3.Bucket.from_bucket_name(stack, "Logs", "the-logs")),
+        archive=ArchiveOptions(
+            access_logs=s3.Bucket.from_bucket_name(stack, "Logs", "the-logs"), database="headgate"
+        ),
         alarms=AlarmOptions(topic=sns.Topic.from_topic_arn(stack, "Topic", TOPIC)),
     )
     team = limiter.add_namespace("team-a")
