@@ -9,7 +9,6 @@ from aggregator.records import parse
 from aggregator.service import Aggregator, Settings
 from headgate import SyncRateLimiter
 from headgate.breaker import Breaker
-from headgate.bucket import BASELINE
 from headgate.clock import Clock
 from headgate.core import Core
 from headgate.core import Settings as CoreSettings
@@ -118,6 +117,3 @@ def registry(local, prefix):
     """What the aggregator keeps for itself."""
     pk = pk_system("_")
     return [i for (p, s), i in local.engine.items.items() if p == pk and s.startswith(prefix)]
-
-
-START = BASELINE + 500 * 86_400_000
