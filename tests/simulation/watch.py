@@ -230,8 +230,14 @@ class Watcher:
             reference = self.references.get((ref, violation.name))
             if reference is None or wanted > reference.rate.cp:
                 return
-            grace = tolerance_ms * reference.rate.ra // reference.rate.rp + 2
             for moment, buckets in reversed(self.history[ref]):
+                # What a client's wrong clock is worth, by the limits of that moment.
+                rates = (
+                    b.limits.rates[b.limits.positions[violation.name]]
+                    for b in buckets
+                    if violation.name in b.limits.positions
+                )
+                grace = max((tolerance_ms * r.ra // r.rp for r in rates), default=0) + 2
                 holds = held(buckets, max(moment, start)).get(violation.name, 0)
                 if holds - grace < wanted:
                     return
