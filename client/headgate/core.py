@@ -28,8 +28,9 @@ OnUnavailable = Literal["allow", "block"]
 class Event:
     """Something worth counting, for the metrics callback. Entity ids are never in it.
 
-    Names: `admitted`, `rejected`, `degraded`, `unavailable`, `adjust_lost`, `release_lost`,
-    `breaker_opened`, `breaker_closed`.
+    Names: `admitted`, `rejected`, `degraded`, `unavailable`, `failed`, `adjust_lost`,
+    `release_lost`, `breaker_opened`, `breaker_closed`. The first five end an acquire: their
+    attribute `ms` is how long it took; `admitted` has the `tokens` of its first request.
     """
 
     name: str

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from headgate import costs
 from headgate.acquire import Draw, Drawn, Grant
-from headgate.bucket import LimitStatus, Millitokens
+from headgate.bucket import LimitStatus, Milliseconds, Millitokens
 from headgate.core import Core, OnUnavailable, logger, policy, seconds
 from headgate.costs import Consume
 from headgate.effects import Flow, Pause, together
@@ -19,6 +19,7 @@ from headgate.errors import (
     HeadgateError,
     RateLimiterUnavailable,
     RateLimitExceeded,
+    TableError,
     ValidationError,
 )
 from headgate.limit import Limit, LimitSet, as_amounts, whole
@@ -242,22 +243,36 @@ def admit(core: Core, wanted: Wanted) -> Flow[Hold]:
     while True:
         try:
             hold = yield from _taken(core, wanted)
-            core.emit("admitted", resource)
+            if core.settings.on_event is not None:  # nobody listens: nothing to add up
+                core.emit("admitted", resource, ms=_since(core, start), tokens=hold.consumed())
             return hold
         except RateLimitExceeded as error:
             pause = _pause(core, error, wanted.max_wait, core.clock.raw() - start)
             if pause is None:
                 core.emit(
-                    "rejected", resource, contended=error.contended, remembered=error.remembered
+                    "rejected",
+                    resource,
+                    ms=_since(core, start),
+                    contended=error.contended,
+                    remembered=error.remembered,
                 )
                 raise
             yield Pause(pause)
         except RateLimiterUnavailable as error:
             chosen = wanted.on_unavailable or core.stored_policy or core.settings.on_unavailable
-            core.emit("degraded" if chosen == "allow" else "unavailable", resource)
+            outcome = "degraded" if chosen == "allow" else "unavailable"
+            core.emit(outcome, resource, ms=_since(core, start), reason=error.reason)
             if chosen == "block":
                 raise
             return Hold(core, _unmetered(core, wanted), reason=error.reason)
+        except TableError as error:
+            core.emit("failed", resource, ms=_since(core, start), error=type(error).__name__)
+            raise
+
+
+def _since(core: Core, start: Milliseconds) -> int:
+    """How long it took; a clock that was set back meanwhile is no news for a callback."""
+    return max(0, core.clock.raw() - start)
 
 
 def _taken(core: Core, wanted: Wanted) -> Flow[Hold]:
