@@ -188,7 +188,8 @@ class SyncRateLimiter(_Limiter):
         core = self._core
         if self._injected is not None:
             return BotoDriver(self._connect, core.table, core.clock, owned=False)
-        return FastDriver(self._connect, core.table, core.clock)
+        settings = {**self._options, **self._timeouts} if self._session is None else None
+        return FastDriver(self._connect, core.table, core.clock, settings=settings)
 
     def acquire(
         self,

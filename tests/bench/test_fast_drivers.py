@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import ipaddress
+import re
+import select
 import ssl
 import threading
 import uuid
@@ -23,7 +25,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from moto import mock_aws
-from urllib3.util.wait import wait_for_read
 
 from headgate import AccessDenied, ClockSkewed
 from headgate.clock import Clock
@@ -155,7 +156,11 @@ def comparable(outcome, table):
         body = {k: v for k, v in outcome.body.items() if k != "ResponseMetadata"}
         return "Answer", repr(sorted(body.items())).replace(table, "table")
     if isinstance(outcome, Refused):
-        said = str(outcome.error).replace(" (reached max retries: 0)", "")
+        said = re.sub(
+            r"An error occurred \((\w+)\) when calling the \w+ operation.*?: ",
+            r"\1: ",
+            str(outcome.error).replace(" (reached max retries: 0)", ""),
+        )
         return "Refused", type(outcome.error), said.replace(table, "table")
     return outcome
 
@@ -273,7 +278,8 @@ def test_a_connection_is_used_again_until_the_server_closes_it(server):
         server.reply = lambda _: PLAIN
         if not headers:
             # The farewell has arrived once the socket can be read.
-            assert wait_for_read(driver._idle[-1]._sock, 10)
+            sock = driver._idle[-1]._sock
+            assert select.select([sock], [], [], 10)[0]
         assert send(driver, GET) == [Answer({})]
     assert connections(server) == 3
     driver.close()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import select
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from urllib3.util.wait import wait_for_read
-
 from headgate.clock import Clock
+from headgate.drivers import plain
 from headgate.drivers.boto import BotoDriver
 from headgate.drivers.outcomes import from_exception
 from headgate.drivers.wire import Endpoint, Inbox, Reply, answered, resolving
@@ -44,7 +45,7 @@ class _Connection:
 
     def usable(self, now: float) -> bool:
         """Whether it may be used again: a word from a silent server can only be a farewell."""
-        return now - self.used < _IDLE_SECONDS and not wait_for_read(self._sock, 0)
+        return now - self.used < _IDLE_SECONDS and not _readable(self._sock)
 
     def exchange(self, request: bytes) -> Reply:
         self._sock.sendall(request)
@@ -57,13 +58,32 @@ class _Connection:
         self._sock.close()
 
 
+def _readable(sock: socket.socket) -> bool:
+    if not hasattr(select, "poll"):
+        return bool(select.select([sock], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
+
+
 class FastDriver(BotoDriver):
     """Runs flows as BotoDriver does, with its client as the authority on endpoint, credentials
     and certificates. What that client has to send by itself, it sends.
+
+    With the `settings` that such a client would be made with, and nothing else to ask it for, an
+    environment that says it all saves making one.
     """
 
-    def __init__(self, connect: Callable[[], Any], table: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        connect: Callable[..., Any],
+        table: str,
+        clock: Clock,
+        *,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(connect, table, clock)
+        self._settings = settings
         self._endpoint: Endpoint | None = None
         self._resolved = False
         self._idle: deque[_Connection] = deque(maxlen=_IDLE_CONNECTIONS)
@@ -102,7 +122,7 @@ class FastDriver(BotoDriver):
         if reply is None:
             reply = self._over_socket(endpoint, request)
         self._clock.observe(reply.headers.get("date"), sent, self._clock.raw())
-        return reply.outcome(call, self._table)
+        return reply.outcome(self._table)
 
     def _over_socket(self, endpoint: Endpoint, request: bytes) -> Reply:
         connection = self._connection(endpoint)
@@ -133,6 +153,11 @@ class FastDriver(BotoDriver):
     def _resolve(self) -> None:
         with self._lock:
             if self._resolved:
+                return
+            if self._settings is not None:
+                self._endpoint = plain.endpoint(self._settings, os.environ)
+            if self._endpoint is not None:
+                self._resolved = True
                 return
             if self._client is None:
                 self._client = self._connect()

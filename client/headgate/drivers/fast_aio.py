@@ -141,7 +141,7 @@ class FastAioDriver(AioDriver):
                 else:
                     connection.close()
         self._clock.observe(reply.headers.get("date"), sent, self._clock.raw())
-        return reply.outcome(call, self._table)
+        return reply.outcome(self._table)
 
     async def _connection(self, endpoint: Endpoint) -> _Connection:
         loop = asyncio.get_running_loop()

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
-
-from botocore.exceptions import (
-    ClientError,
-    HTTPClientError,
-    NoCredentialsError,
-    PartialCredentialsError,
-)
-from botocore.exceptions import (
-    ConnectionError as BotoConnectionError,
-)
 
 from headgate.effects import (
     ConditionFailed,
@@ -58,11 +49,17 @@ _OF_KEY = "KeyRangeThroughputExceeded"
 
 def from_exception(error: Exception, table: str) -> Outcome:
     """What an exception says of the request's fate."""
-    if isinstance(error, ClientError):
+    if isinstance(error, OSError):
+        return Unreachable(f"{type(error).__name__}: {error}")
+    if "botocore" not in sys.modules:
+        return Refused(error)
+    from botocore import exceptions as sdk  # noqa: PLC0415 - not loaded for its exceptions alone
+
+    if isinstance(error, sdk.ClientError):
         return from_error(error.response, table, error)
-    if isinstance(error, NoCredentialsError | PartialCredentialsError):
+    if isinstance(error, sdk.NoCredentialsError | sdk.PartialCredentialsError):
         return Refused(AccessDenied(f"no credentials to reach table {table!r}: {error}"))
-    if isinstance(error, BotoConnectionError | HTTPClientError | OSError | TimeoutError):
+    if isinstance(error, sdk.ConnectionError | sdk.HTTPClientError):
         return Unreachable(f"{type(error).__name__}: {error}")
     return Refused(error)
 

@@ -17,12 +17,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from botocore.awsrequest import AWSPreparedRequest, HeadersDict
-from botocore.exceptions import ClientError
-from botocore.httpsession import create_urllib3_context, get_cert_path
-
 from headgate.bucket import Milliseconds
-from headgate.drivers.outcomes import from_exception
+from headgate.drivers.outcomes import from_error, from_exception
 from headgate.effects import Answer, Call, Outcome
 
 PREFIX = "DynamoDB_20120810."
@@ -86,6 +82,8 @@ class Endpoint:
 
     def announced(self, call: Call, request: bytes) -> dict[str, Any]:
         """A request as botocore's event shows it; a listener may answer it."""
+        from botocore.awsrequest import AWSPreparedRequest, HeadersDict  # noqa: PLC0415
+
         head, _, body = request.partition(b"\r\n\r\n")
         lines = (line.partition(":") for line in head.decode().split("\r\n")[1:])
         headers: Any = HeadersDict({name: value for name, _, value in lines})
@@ -164,6 +162,8 @@ def _text(value: Any) -> str:
 
 
 def _tls(verify: Any, cert_file: str | None, key_file: str | None) -> ssl.SSLContext:
+    from botocore.httpsession import create_urllib3_context, get_cert_path  # noqa: PLC0415
+
     context: ssl.SSLContext = create_urllib3_context()
     if verify:
         context.check_hostname = True
@@ -194,7 +194,7 @@ class Reply(NamedTuple):
     body: bytes
     keep: bool
 
-    def outcome(self, call: Call, table: str) -> Outcome:
+    def outcome(self, table: str) -> Outcome:
         """What it says of the request's fate."""
         try:
             content = json.loads(self.body or b"{}")
@@ -211,7 +211,7 @@ class Reply(NamedTuple):
             "Error": {"Code": code or str(self.status), "Message": message},
             "ResponseMetadata": {"HTTPStatusCode": self.status},
         }
-        return from_exception(ClientError(error, call.operation), table)
+        return from_error(error, table)
 
 
 def answered(said: Sequence[Any]) -> Reply | None:
