@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
+import botocore
 import pytest
 
 from headgate.drivers import plain
@@ -19,6 +21,7 @@ LAMBDA = KEYS | {
     "AWS_EXECUTION_ENV": "AWS_Lambda_python3.13",
     "AWS_XRAY_DAEMON_ADDRESS": "169.254.100.1:2000",
 }
+BUNDLE = str(Path(botocore.__file__).with_name("cacert.pem"))
 SETTINGS = {"region_name": None, "endpoint_url": None, "connect_timeout": 1, "read_timeout": 2}
 
 SCRIPT = """
@@ -76,6 +79,9 @@ def both(environ, **settings):
         (LAMBDA | {"AWS_ENDPOINT_URL": "http://a", "AWS_ENDPOINT_URL_DYNAMODB": "http://b:1/"}, {}),
         (LAMBDA | {"AWS_ENDPOINT_URL": "http://a"}, {"endpoint_url": "http://b:443"}),
         (LAMBDA | {"AWS_SESSION_TOKEN": ""}, {}),
+        (LAMBDA | {"AWS_CA_BUNDLE": BUNDLE}, {}),
+        (LAMBDA | {"REQUESTS_CA_BUNDLE": BUNDLE}, {}),
+        (LAMBDA | {"AWS_CA_BUNDLE": BUNDLE, "REQUESTS_CA_BUNDLE": "/nonexistent.pem"}, {}),
     ],
 )
 def test_what_the_environment_says_is_what_the_sdk_finds(environ, settings):
@@ -90,10 +96,10 @@ def test_what_the_environment_says_is_what_the_sdk_finds(environ, settings):
         {"AWS_PROFILE": "work"},
         {"AWS_USE_FIPS_ENDPOINT": "true"},
         {"AWS_USE_DUALSTACK_ENDPOINT": "true"},
-        {"AWS_CA_BUNDLE": "/bundle.pem"},
+        {"AWS_CA_BUNDLE": "/nonexistent.pem"},
         {"AWS_ACCOUNT_ID": "123456789012"},
         {"AWS_SOMETHING_NEW": "1"},
-        {"REQUESTS_CA_BUNDLE": "/bundle.pem"},
+        {"REQUESTS_CA_BUNDLE": "/nonexistent.pem"},
         {"HTTPS_PROXY": "http://proxy"},
         {"https_proxy": "http://proxy"},
         {"AWS_DEFAULT_REGION": "us-gov-west-1"},

@@ -24,7 +24,7 @@ from headgate.drivers.wire import Endpoint
 _KNOWN = frozenset(
     "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_REGION AWS_DEFAULT_REGION "
     "AWS_EXECUTION_ENV AWS_CONFIG_FILE AWS_SHARED_CREDENTIALS_FILE AWS_EC2_METADATA_DISABLED "
-    "AWS_ENDPOINT_URL AWS_ENDPOINT_URL_DYNAMODB AWS_SAM_LOCAL".split()
+    "AWS_ENDPOINT_URL AWS_ENDPOINT_URL_DYNAMODB AWS_CA_BUNDLE AWS_SAM_LOCAL".split()
 )
 _HARMLESS = ("AWS_LAMBDA_", "AWS_XRAY_")
 # The regions of the commercial partition: three parts, which those of the others do not have.
@@ -63,7 +63,7 @@ def endpoint(settings: Mapping[str, Any], environ: Mapping[str, str]) -> Endpoin
     return Endpoint(
         host=url.hostname,
         port=port,
-        tls=_tls() if url.scheme == "https" else None,
+        tls=_tls(_bundle(environ)) if url.scheme == "https" else None,
         authority=url.hostname if port == standard else f"{url.hostname}:{port}",
         region=region,
         service="dynamodb",
@@ -89,7 +89,8 @@ def _plain(environ: Mapping[str, str]) -> bool:
             return False
         if name.lower().endswith("_proxy") and name.lower() != "no_proxy":
             return False
-    if "REQUESTS_CA_BUNDLE" in environ or "BOTO_CONFIG" in environ:
+    bundle = _bundle(environ)
+    if bundle is not None and not Path(bundle).is_file():
         return False
     return not any(
         Path(environ.get(variable) or default).expanduser().is_file()
@@ -100,10 +101,17 @@ def _plain(environ: Mapping[str, str]) -> bool:
     )
 
 
-def _tls() -> ssl.SSLContext:
-    """With the authorities that botocore trusts: certifi's if it is there, else its own."""
+def _bundle(environ: Mapping[str, str]) -> str | None:
+    return environ.get("AWS_CA_BUNDLE", environ.get("REQUESTS_CA_BUNDLE"))
+
+
+def _tls(bundle: str | None) -> ssl.SSLContext:
+    """With the authorities that botocore trusts: those given, or certifi's, or else its own."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if bundle:
+        context.load_verify_locations(bundle)
+        return context
     if find_spec("certifi"):
         import certifi  # noqa: PLC0415 - botocore does not need it either
 
