@@ -75,7 +75,11 @@ def aggregator() -> Aggregator:
         )
         return boto3.client("dynamodb", config=settings)
 
-    return Aggregator.over_boto(Settings.from_env(), connect)
+    settings = Settings.from_env()
+    # Two limiters of one account are told apart: the construct's `metric_admitted` asks for this.
+    if "table" not in metrics.default_dimensions:
+        metrics.set_default_dimensions(table=settings.table)
+    return Aggregator.over_boto(settings, connect)
 
 
 @metrics.log_metrics(capture_cold_start_metric=True)

@@ -137,6 +137,8 @@ class Aggregator:
         report.add("SnapshotsReplayed", counted.replayed)
         for tally, error in counted.failed:
             report.failed |= {change.sequence: error for change in tally.changes}
+        admitted = (c for c in changes if any(a > 0 for a in c.drawn.values()))
+        report.add("Admitted", sum(c.sequence not in report.failed for c in admitted))
 
     def _due(
         self, changes: Sequence[BucketChange], report: Report

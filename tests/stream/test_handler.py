@@ -217,6 +217,10 @@ def test_logs_and_metrics_count_and_name_nobody(table, capsys, monkeypatch):
     assert counted["Records"] == [1.0]
     assert counted["SnapshotsWritten"] == [3.0]
     assert counted["RecordsFailed"] == [0.0]
+    assert counted["Admitted"] == [1.0]
+    (line,) = (json.loads(x) for x in printed.splitlines() if '"Admitted"' in x)
+    dimensions = line["_aws"]["CloudWatchMetrics"][0]["Dimensions"]
+    assert sorted(dimensions[0]) == ["service", "table"], "as the construct's metric_admitted asks"
 
 
 def test_two_functions_at_once_on_different_shards_of_a_bucket_count_both(table):
