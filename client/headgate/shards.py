@@ -269,7 +269,7 @@ def merge_request(
 
     The upper shard's `tc` goes with it: what it counted was counted when it was drawn.
     """
-    actions = writes.merge(core.table, ref, lower, upper, merged(lower, upper, now))
+    actions = writes.merge(core.table, ref, lower, upper, merged(lower, upper, now), now)
     return Call("TransactWriteItems", {"TransactItems": actions, "ClientRequestToken": token(core)})
 
 

@@ -270,14 +270,22 @@ def by_hand(
 
 
 def merge(
-    table: str, ref: BucketRef, lower: Bucket, upper: Bucket, after: Bucket
+    table: str, ref: BucketRef, lower: Bucket, upper: Bucket, after: Bucket, now: Milliseconds
 ) -> list[dict[str, Any]]:
-    """A merge, as the actions of a transaction: the lower shard takes over, the upper goes."""
+    """A merge, as the actions of a transaction: the lower shard takes over, the upper goes. The
+    last one makes the bucket whole again, and a whole bucket expires.
+    """
+    expires = _Expiry(after, now)
     sets, values = ["shard_count = :m"], _unmoved(lower)
     values |= {":m": _n(after.shard.n), ":w": _n(-2 * WCU_COST), ":wc": _n(2 * WCU_COST)}
     for i, name in enumerate(after.limits.names):
         sets.append(f"b_{name}_tk = :d{i}")
         values[f":d{i}"] = _n(after.tk[i])
+        expires.after(i, level(after.balance(i), now))
+    moment = expires.moment()
+    if moment is not None:
+        sets.append("#ttl = :ttl")
+        values[":ttl"] = _n(moment)
     update = f"SET {', '.join(sets)} ADD b_wcu_tk :w, b_wcu_tc :wc"
     condition = _same_balances(lower)
     gone = {

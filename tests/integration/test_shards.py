@@ -141,3 +141,11 @@ def test_a_merge_gives_one_bucket_that_holds_what_all_held(table):
         buckets = merge_to_one(limiter)
         assert [bucket.shard for bucket in buckets] == [(0, 1)]
         assert limiter.available("hot", "api") == {"tokens": 877}
+        key = ref().key(0)
+        client = boto3.client("dynamodb", endpoint_url=table["endpoint_url"])
+        item = client.get_item(TableName=table["table"], Key=key)["Item"]
+        client.close()
+        full_in = 86_400 * 123 // 1_000
+        assert int(item["ttl"]["N"]) >= limiter._core.now() // 1000 + full_in, (
+            "whole, so it expires"
+        )
