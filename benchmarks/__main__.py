@@ -25,7 +25,7 @@ import boto3
 from rich.console import Console
 
 import engine
-from benchmarks import grid, report
+from benchmarks import grid, page, report
 from benchmarks.meter import Meter
 from benchmarks.recorder import Recorder, recording
 
@@ -120,7 +120,7 @@ class Bench:
     def grid(self) -> None:
         """Several clients of one bucket, in virtual time."""
         logging.disable(logging.CRITICAL)
-        cells = grid.grid(600 if self.quick else 5_000, seeds=1 if self.quick else 3)
+        cells = grid.grid(1_500 if self.quick else 5_000, seeds=1 if self.quick else 3)
         logging.disable(logging.NOTSET)
         self.results["grid"] = [
             {
@@ -271,6 +271,7 @@ def main() -> int:
     results["ratios"] = report.ratios(results)
     report.show(results, console)
     report.store(results, HERE / "results.json", ROOT / "docs")
+    page.write(results, ROOT / "docs/benchmarks.md")
     print(json.dumps(results["ratios"]))
     return 0
 
