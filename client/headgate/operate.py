@@ -134,7 +134,7 @@ def _operate(
             ],
             resource=what,
             before={"available": _held(buckets, now)},
-            after=told,
+            after={"available": _then(buckets, amounts, now)},
         )
         if isinstance(done, AuditEvent):
             return (yield from _after(core, ref, token, done=True))
@@ -194,6 +194,20 @@ def _after(core: Core, ref: BucketRef, token: str, *, done: bool) -> Flow[Operat
     core.views.refusals.pop(ref)
     buckets = yield from shards.read_all(core, ref)
     return Operated(done, token, len(buckets), _held(buckets, core.now()))
+
+
+def _then(
+    buckets: Sequence[Bucket], amounts: Mapping[str, Millitokens], now: Milliseconds
+) -> dict[str, int]:
+    """What the bucket will hold: all after a reset, else so much more and never over its cap."""
+    if not buckets:
+        return {}
+    return {
+        s.name: min(s.capacity, s.available + amounts.get(s.name, 0) // 1000)
+        if amounts
+        else s.capacity
+        for s in statuses(buckets, {}, now)
+    }
 
 
 def _held(buckets: Sequence[Bucket], now: Milliseconds) -> dict[str, int]:

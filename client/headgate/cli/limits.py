@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +17,8 @@ from headgate.cli import document, output, parse
 from headgate.cli.session import Session, session
 from headgate.core import OnUnavailable, policy
 from headgate.declared import Plan, apply_all, plan_all
-from headgate.provision import Action, Change, Record
+from headgate.provision import Action, Change, OperationCosts, Record
+from headgate.records import LimitsConfig
 
 app = typer.Typer(help="Limits: by hand, and as code.", no_args_is_help=True)
 
@@ -128,7 +130,7 @@ def apply(
         run.confirmed("Apply these changes?", yes=yes)
     with run.notes.status("applying") as status:
         apply_all(run.limiter, planned, lambda change: status.update(f"{change.address}"))
-    told = "Nothing to do." if planned.empty else f"Applied: {_summary(planned)}."
+    told = "Nothing to do." if planned.empty else f"Applied: {_summary(planned, done=True)}."
     run.show(_plan_data(planned), Text(told))
 
 
@@ -226,32 +228,37 @@ def _change_lines(namespace: str, change: Change) -> list[Text]:
 
 
 def _fields(record: Record | None) -> dict[str, str]:
+    """What a record holds, as the file would say it, by name."""
     if record is None:
         return {}
-    ((_, body),) = yaml.safe_load(document.dump("x", {"n": [record]}))["namespaces"].items()
-    return _flat(body)
+    if isinstance(record, LimitsConfig):
+        shown = {limit.name: _words(document.limit_body(limit)) for limit in record.limits}
+        policy_ = {"on_unavailable": record.on_unavailable} if record.on_unavailable else {}
+        return {**shown, **policy_}
+    if isinstance(record, OperationCosts):
+        return {name: _words(taken) for name, taken in sorted(record.costs.items())}
+    fields = {
+        "parent": record.parent_id or "",
+        "cascade": "yes" if record.cascade else "",
+        "name": record.name or "",
+        "metadata": _words(record.metadata),
+    }
+    return {name: value for name, value in fields.items() if value}
 
 
-def _flat(body: dict[str, Any], names: tuple[str, ...] = ()) -> dict[str, str]:
-    """The leaves that differ between two versions of one record, by their own names."""
-    found: dict[str, str] = {}
-    for name, inner in body.items():
-        if isinstance(inner, dict) and any(isinstance(v, dict) for v in inner.values()):
-            found |= _flat(inner, (*names, name))
-        elif isinstance(inner, dict):
-            found[name] = ", ".join(f"{k} {v}" for k, v in inner.items())
-        elif name != "recorded":
-            found[name] = str(inner)
-    return found
+def _words(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
-def _summary(planned: Plan) -> str:
+def _summary(planned: Plan, *, done: bool = False) -> str:
     counts = dict.fromkeys(Action, 0)
     for _, change in planned.changes:
         counts[change.action] += 1
     for part in planned.parts:
         if part.action is not None:
             counts[part.action] += 1
+    if done:
+        return ", ".join(f"{count} {action.value}d" for action, count in counts.items())
     return ", ".join(f"{count} to {action.value}" for action, count in counts.items())
 
 

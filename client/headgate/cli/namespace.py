@@ -81,8 +81,9 @@ def purge(context: typer.Context, id: Id, yes: Yes = False) -> None:  # noqa: A0
     run = session(context)
     run.confirmed(f"Delete everything of namespace {id!r} for good?", yes=yes)
     deleted = 0
+    hidden = run.as_json or not run.notes.is_terminal
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=run.notes, disable=run.as_json) as progress:
+    with Progress(*columns, console=run.notes, disable=hidden) as progress:
         task = progress.add_task("purging", total=None)
         done = False
         while not done:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from dataclasses import dataclass
 from functools import cached_property
@@ -94,6 +95,8 @@ class Session:
 
 def _described(svg: str, title: str) -> str:
     """A picture that says what it is to those who cannot see it."""
+    # Nobody who opens it is to fetch a font from elsewhere.
+    svg = re.sub(r"@font-face \{.*?\}|<!--.*?-->", "", svg, flags=re.DOTALL)
     end = svg.index(">") + 1
     told = f"\n<title>{title}</title>\n<desc>What the command {title!r} shows</desc>"
     return svg[:end] + told + svg[end:]
