@@ -33,12 +33,17 @@ class NotStageable(RuntimeError):
     """A package cannot go into an asset: says which, why, and what to do."""
 
 
+# The command line and the engine that it starts: for a terminal, not for a function.
+AT_THE_DESK = ("python/headgate/cli/", "python/headgate/local.py")
+
+
 def client_files() -> Files:
     """The layer: the client, where Lambda puts `python/` on the path."""
     spec = importlib.util.find_spec("headgate")
     if spec is None or not spec.submodule_search_locations:
         raise NotStageable("the headgate package is not installed: pip install 'headgate[cdk]'")
-    return _tree(Path(next(iter(spec.submodule_search_locations))), "python/headgate")
+    files = _tree(Path(next(iter(spec.submodule_search_locations))), "python/headgate")
+    return {name: file for name, file in files.items() if not name.startswith(AT_THE_DESK)}
 
 
 def function_files(name: str, *, packages: tuple[str, ...] = PACKAGES) -> Files:
