@@ -188,8 +188,9 @@ def chart(title: str, rows: Sequence[tuple[str, float | None, float | None]]) ->
     height = 60 + line * len(rows)
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 {height}" role="img">',
-        '<g font-family="system-ui, sans-serif" font-size="13" fill="#57606a">',
         f"<title>{escape(title)}</title>",
+        f"<desc>{escape(_described(rows))}</desc>",
+        '<g font-family="system-ui, sans-serif" font-size="13" fill="#57606a">',
         f'<text x="0" y="18" font-size="15" font-weight="600">{escape(title)}</text>',
     ]
     for number, who in enumerate((OURS, PEER)):
@@ -209,3 +210,14 @@ def chart(title: str, rows: Sequence[tuple[str, float | None, float | None]]) ->
             text = "failed" if value is None else f"{value:,.2f}".rstrip("0").rstrip(".")
             out.append(f'<text x="{left + long + 6:.1f}" y="{y + 11}">{text}</text>')
     return "\n".join([*out, "</g>", "</svg>"]) + "\n"
+
+
+def _described(rows: Sequence[tuple[str, float | None, float | None]]) -> str:
+    """The chart in words, for whoever does not see it."""
+
+    def told(value: float | None) -> str:
+        return "failed" if value is None else f"{value:,.2f}"
+
+    return "; ".join(
+        f"{n}: Headgate {told(ours)}, zae-limiter {told(peer)}" for n, ours, peer in rows
+    )
