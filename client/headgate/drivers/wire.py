@@ -48,8 +48,7 @@ class Endpoint:
     connect_timeout: float
     read_timeout: float
     listeners: Any = None  # botocore's events, if anybody wants to see requests (as moto does)
-    _day: tuple[str, str] = ("", "")
-    _key: bytes = b""
+    _key: tuple[str, str, bytes] = ("", "", b"")  # of which secret and day; replaced as a whole
 
     def request(self, call: Call, credentials: Any, now: Milliseconds) -> bytes:
         """The bytes to send for a call."""
@@ -94,12 +93,14 @@ class Endpoint:
         }
 
     def _signing_key(self, secret: str, day: str) -> bytes:
-        if self._day != (secret, day):
-            key = f"AWS4{secret}".encode()
-            for part in (day, self.region, self.service, "aws4_request"):
-                key = hmac.digest(key, part.encode(), "sha256")
-            self._key, self._day = key, (secret, day)
-        return self._key
+        known = self._key
+        if known[0] == secret and known[1] == day:
+            return known[2]
+        key = f"AWS4{secret}".encode()
+        for part in (day, self.region, self.service, "aws4_request"):
+            key = hmac.digest(key, part.encode(), "sha256")
+        self._key = secret, day, key
+        return key
 
 
 def resolving(client: Any, table: str) -> Generator[Any, Any, Endpoint | None]:
