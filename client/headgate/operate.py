@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -113,7 +112,7 @@ def _operate(
     once: str | None,
 ) -> Flow[Operated]:
     who, what = checked_entity(entity_id), checked_resource(resource)
-    token = secrets.token_urlsafe(12) if once is None else checked_key(once)
+    token = f"{core.rng.getrandbits(96):024x}" if once is None else checked_key(once)
     ns = yield from opened(core)
     ref = BucketRef(ns, who, what)
     told = {"resource": what, "add": {name: amount // 1000 for name, amount in amounts.items()}}

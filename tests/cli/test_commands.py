@@ -10,6 +10,7 @@ import pytest
 
 from headgate.cli.app import hoisted
 from headgate.cli.audit import difference
+from tests.servers import error, serving
 
 
 def test_acquire_check_and_status_tell_people_and_programs_the_same(headgate):
@@ -245,3 +246,15 @@ def test_the_local_engine_goes_up_and_down(headgate, tmp_path):
 def test_an_engine_that_is_not_installed_is_said_to_be(headgate, tmp_path):
     done = headgate("local", "up", HEADGATE_LOCAL=str(tmp_path / "x"), PATH="/nonexistent")
     assert (done.code, "pipx install ministack" in done.err) == (2, True)
+
+
+def test_what_is_not_allowed_has_a_code_of_its_own(headgate):
+    with serving(lambda operation, body: error("AccessDeniedException")) as server:
+        done = headgate("status", "a", "--endpoint-url", server.url)
+        examined = headgate("doctor", "--endpoint-url", server.url)
+    assert (done.code, "not allowed" in done.err) == (4, True)
+    assert examined.code == 1
+
+
+def test_shells_can_complete_it(headgate):
+    assert "complete" in headgate(_HEADGATE_COMPLETE="source_bash").out

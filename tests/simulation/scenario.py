@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from headgate import admin, entities, shards
+from headgate import admin, entities, operate, shards
 from headgate.bucket import MAX_SHARDS
 from headgate.core import Core
 from headgate.effects import Pause
@@ -19,13 +19,23 @@ NS = NamespaceId("namespace-x")
 RESOURCE = "api"
 NAMES = ("a", "b", "c")
 
-KINDS = ("plain", "faulty", "skewed", "wild", "changing", "sharded", "cascade", "everything")
+KINDS = (
+    "plain",
+    "faulty",
+    "skewed",
+    "wild",
+    "changing",
+    "sharded",
+    "cascade",
+    "operated",
+    "everything",
+)
 
 
 def faults_of(kind: str, rng: random.Random) -> Faults:
     """How this kind of day treats its clients."""
     faults = Faults(latency=rng.choice([3, 20, 150]))
-    if kind in ("faulty", "everything"):
+    if kind in ("faulty", "operated", "everything"):
         faults.lost, faults.repeated = rng.choice([0.02, 0.1]), rng.choice([0.0, 0.05])
         faults.crash = rng.choice([0.0, 0.01])
         faults.throttled, faults.conflicted = rng.choice([0.0, 0.03]), rng.choice([0.0, 0.03])
@@ -126,6 +136,8 @@ class Day:
             weighted += [(self.split, 3), (self.merge, 1)]
         if self.kind in ("cascade", "everything"):
             weighted += [(self.acquire_several, 3), (self.move, 1)]
+        if self.kind == "operated":
+            weighted += [(self.reset, 1), (self.top_up, 1), (self.split, 1), (self.merge, 1)]
         actions, weights = zip(*weighted, strict=True)
         return self.rng.choices(actions, weights)[0]
 
@@ -211,6 +223,21 @@ class Day:
     def merge(self, client: Client):
         ref = BucketRef(NS, EntityId(self.rng.choice(self.ids)), Resource(RESOURCE))
         yield from shards.merge(client.core, ref)
+
+    def reset(self, client: Client):
+        yield from operate.reset(client.core, self.rng.choice(self.ids), RESOURCE)
+
+    def top_up(self, client: Client):
+        limit = self.rng.choice(self.current)
+        amount = self.rng.choice([1, limit.capacity, 3 * limit.capacity])
+        key = self.rng.choice([None, "once"])
+        yield from operate.top_up(
+            client.core,
+            self.rng.choice(self.ids),
+            RESOURCE,
+            {limit.name: amount},
+            idempotency_key=key,
+        )
 
     def move(self, client: Client):
         yield from entities.update_entity(

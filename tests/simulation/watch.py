@@ -69,6 +69,13 @@ def held(buckets, now):
     return dict(total)
 
 
+def by_hand(actor):
+    """Whether a change is an operator's reset or top-up: it says that it happens once."""
+    actions = actor[2].params.get("TransactItems", ()) if actor else ()
+    puts = [action["Put"]["Item"]["SK"]["S"] for action in actions if "Put" in action]
+    return any(sk.startswith("#ONCE#") for sk in puts)
+
+
 class Watcher:
     """Sees every change. `e` grows with the worst latency and clock error seen so far."""
 
@@ -129,7 +136,17 @@ class Watcher:
                 moved = 0
             if moved:
                 self._draw(ref, name, moved, now, actor)
+            if before is not None and by_hand(actor):
+                self._given(ref, name, before, after, now)
         self.history[ref].append((now, tuple(known.values())))
+
+    def _given(self, ref, name, before, after, now):
+        """What an operator added is there to be drawn, up to the cap."""
+        position = after.limits.positions[name]
+        reference = self.references[ref, name]
+        reference.advance(now)
+        added = max(0, after.tk[position] - before.tk[position])
+        reference.level = min(reference.cap, reference.level + added)
 
     @staticmethod
     def _tc(bucket, name):
