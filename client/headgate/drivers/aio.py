@@ -68,7 +68,12 @@ class AioDriver:
     async def _send_all(self, calls: tuple[Call, ...]) -> list[Outcome]:
         if calls[0].service != "dynamodb":
             return [await self._ask(calls[0])]
-        client = await self._connected()
+        try:
+            client = await self._connected()
+        except ImportError:
+            raise  # the extra that this needs is not installed
+        except Exception as error:  # noqa: BLE001 - classified, never swallowed
+            return [from_exception(error, self._table)] * len(calls)
         if len(calls) == 1:
             return [await self._send(client, calls[0])]
         return await asyncio.gather(*(self._send(client, call) for call in calls))

@@ -76,9 +76,9 @@ class BotoDriver:
         return [self._send(first), *(future.result() for future in futures)]
 
     def _send(self, call: Call) -> Outcome:
-        method = self._methods.get(call.operation) or self._method(call.operation)
         sent = self._clock.raw()
         try:
+            method = self._methods.get(call.operation) or self._method(call.operation)
             body = method(**call.params)
         except Exception as error:  # noqa: BLE001 - classified, never swallowed
             self._observe(getattr(error, "response", None), sent)

@@ -61,6 +61,9 @@ def from_exception(error: Exception, table: str) -> Outcome:
         return Refused(AccessDenied(f"no credentials to reach table {table!r}: {error}"))
     if isinstance(error, sdk.ConnectionError | sdk.HTTPClientError):
         return Unreachable(f"{type(error).__name__}: {error}")
+    if isinstance(error, sdk.BotoCoreError):
+        # The SDK could not even ask: no region, a profile that is not there.
+        return Refused(_chained(error, f"cannot reach table {table!r}: {error}"))
     return Refused(error)
 
 
@@ -88,8 +91,8 @@ def from_error(response: Mapping[str, Any], table: str, error: Exception | None 
     return Refused(TableError(f"{code}: {message}") if error is None else _chained(error))
 
 
-def _chained(error: Exception) -> TableError:
-    refused = TableError(str(error))
+def _chained(error: Exception, message: str | None = None) -> TableError:
+    refused = TableError(message or str(error))
     refused.__cause__ = error
     return refused
 
