@@ -52,6 +52,7 @@ def test_a_rejection_exits_with_one_and_says_when_to_come_back(headgate):
         (["limits", "set", "rpm=1/minute", "--entity", "a#b"], 2, "'a#b'"),
         (["audit", "--since", "soon"], 2, "'soon'"),
         (["usage", "list", "--entity", "a", "--window", "yearly"], 2, "'yearly'"),
+        (["usage", "plot", "--entity", "a", "--output", "a.gif"], 2, ".svg or .png: 'a.gif'"),
         (["namespace", "delete", "default"], 5, "no namespace 'default'"),
         (["limits", "list", "--namespace", "nope"], 5, "register_namespace('nope')"),
         (["entity", "get", "nobody"], 5, "'nobody'"),

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from headgate.cli import output, parse
-from headgate.cli.plot import Series, bars, svg
+from headgate.cli.plot import Series, bars, png, svg
 from headgate.cli.session import Session, session
 from headgate.errors import ValidationError
 from headgate.usage import UsageSnapshot, Window, checked_window, window_end, window_start
@@ -123,18 +123,14 @@ def plot(
     until: Until = None,
     result: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Draw into this file instead: .svg, for a page."),
+        typer.Option("--output", "-o", help="Draw into this file instead: .svg or .png."),
     ] = None,
 ) -> None:
-    """A chart of usage over time, in the terminal or as SVG.
-
-    There is no PNG: browsers and office tools take SVG, and what draws pixels weighs more than
-    all of Headgate. `rsvg-convert usage.svg -o usage.png` makes one.
-    """
+    """A chart of usage over time, in the terminal, or as SVG or PNG."""
     run = session(context)
     size = checked_window(window)
-    if result is not None and result.suffix != ".svg":
-        raise ValidationError(f"--output draws .svg only: {str(result)!r}")
+    if result is not None and result.suffix not in (".svg", ".png"):
+        raise ValidationError(f"--output draws .svg or .png: {str(result)!r}")
     found = _all(run, entity, resource, size, since, until)
     names = sorted({name for snapshot in found for name in snapshot.consumed})
     if not names:
@@ -148,7 +144,7 @@ def plot(
     if result is None:
         run.show({"limit": name, "window": size, "points": points}, bars(series))
         return
-    result.write_text(svg(series))
+    result.write_bytes(png(series) if result.suffix == ".png" else svg(series).encode())
     run.show({"limit": name, "window": size, "points": points, "file": str(result)})
     if not run.as_json:
         sys.stdout.write(f"wrote {result}\n")
