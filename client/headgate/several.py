@@ -48,6 +48,8 @@ def take(core: Core, parts: Sequence[Part]) -> Flow[dict[BucketRef, list[Drawn]]
             needed = _joined([*parts, *_parents(parts, done)])
             excess = [ref for ref in done if ref not in needed]
             surplus = [drawn for ref in excess for drawn in done.pop(ref)]
+            for ref in excess:
+                del covered[ref]  # given back: should it be needed after all, it is drawn again
             yield from undo(core, [grant for drawn in surplus for grant in drawn.grants])
             pending = {
                 ref: replace(part, amounts=left)

@@ -220,6 +220,20 @@ def test_another_client_learns_of_a_change_of_parent_from_the_bucket(backend, fa
     assert family.available("acme", "gpt-4") == {"rpm": 14}
 
 
+def test_an_ancestor_drawn_from_too_early_is_drawn_from_all_the_same(backend, family):
+    """A client that still knows the old parent draws from it, gives back, and finds that the
+    new parent's parent is the same one."""
+    other = backend.limiter()
+    family.update_entity("alice", parent_id="world")
+    with other.acquire("alice", "gpt-4", {"rpm": 1}):
+        pass
+    family.update_entity("alice", parent_id="acme")
+    with other.acquire("alice", "gpt-4", {"rpm": 1}):
+        pass
+    assert family.available("acme", "gpt-4") == {"rpm": 14}
+    assert family.available("world", "gpt-4") == {"rpm": 98}
+
+
 def test_an_entity_without_a_cascade_draws_from_itself_alone(limiter):
     limiter.create_entity("acme")
     limiter.create_entity("alice", parent_id="acme")

@@ -5,6 +5,7 @@ P1  a reference bucket per entity, resource and limit, as large as the promise a
 P2  what the table says a client drew is what the client believes it holds, plus exactly what
     it cannot know of: answers that were lost, requests that were repeated.
 P3  at a rejection, the tokens of all shards together did not suffice at some moment of it.
+P4  what an acquire drew from a parent is what its children drew.
 P6  an acquire never takes more writes than the design allows.
 """
 
@@ -15,6 +16,7 @@ from collections import defaultdict, deque
 
 from headgate.bucket import Milliseconds, accrued
 from headgate.schema import Decoder, parse_bucket_pk
+from headgate.several import MAX_DEPTH
 
 SLACK = 100
 TC = re.compile(r"b_(\w+)_tc (:\w+)")
@@ -261,6 +263,31 @@ class Watcher:
                 if moment <= start:
                     break
         raise Broken(f"P3: {client.name} was told: {error}; but there was always enough")
+
+    def check_parents(self, client, hold):
+        """P4: what was drawn from a parent is what its children drew, of the limits it has."""
+        wanted = defaultdict(lambda: defaultdict(int))
+        for part in hold.parts:
+            for name, amount in part.amounts.items():
+                wanted[part.ref][name] += amount
+        for part in hold.parts:
+            ref = part.ref
+            for _ in range(MAX_DEPTH):
+                bucket = hold.buckets[ref][0]
+                if not bucket.cascade or bucket.parent_id is None:
+                    break
+                ref = ref._replace(entity_id=bucket.parent_id)
+                if ref not in hold.buckets:
+                    raise Broken(f"P4: {client.name} did not draw from {ref.entity_id}")
+                for name, amount in part.amounts.items():
+                    if name in hold.buckets[ref][0].limits.positions:
+                        wanted[ref][name] += amount
+        for ref, amounts in wanted.items():
+            drawn = hold.held(ref)
+            if {n: a for n, a in amounts.items() if a} != drawn:
+                raise Broken(
+                    f"P4: {client.name} drew {drawn} of {ref.entity_id}, not {dict(amounts)}"
+                )
 
     def check_cost(self, client, calls):
         """P6, the upper end: four writes, the first read of a process, a read and a write to
