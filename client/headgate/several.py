@@ -46,10 +46,15 @@ def take(core: Core, parts: Sequence[Part]) -> Flow[dict[BucketRef, list[Drawn]]
                 covered[ref] = _added(covered.get(ref, {}), part.amounts)
             # The buckets, as they now are, say what cascades to whom.
             needed = _joined([*parts, *_parents(parts, done)])
-            excess = [ref for ref in done if ref not in needed]
+            # What a stale view drew from the wrong parent, or too much of a shared one, goes back.
+            excess = [
+                ref
+                for ref in done
+                if ref not in needed or _lacking(covered[ref], needed[ref].amounts)
+            ]
             surplus = [drawn for ref in excess for drawn in done.pop(ref)]
             for ref in excess:
-                del covered[ref]  # given back: should it be needed after all, it is drawn again
+                del covered[ref]  # what of it is needed all the same is drawn again
             yield from undo(core, [grant for drawn in surplus for grant in drawn.grants])
             pending = {
                 ref: replace(part, amounts=left)
