@@ -9,6 +9,7 @@ from headgate.checks import CheckResult
 from headgate.core import CacheStats, Event
 from headgate.errors import (
     AccessDenied,
+    Blocked,
     ClockSkewed,
     EntityExists,
     EntityNotFound,
@@ -37,6 +38,7 @@ __all__ = [
     "AccessDenied",
     "AuditEvent",
     "AuditPage",
+    "Blocked",
     "BreakerState",
     "BucketCapacity",
     "CacheStats",

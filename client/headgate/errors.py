@@ -19,9 +19,9 @@ HeadgateError
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headgate.headers import rate_limit_headers
+from headgate.headers import most_restrictive, rate_limit_headers
 
 if TYPE_CHECKING:
     from headgate.bucket import LimitStatus
@@ -94,6 +94,16 @@ class ClockSkewed(TableError):
     """This host's clock is so wrong that its signatures are refused."""
 
 
+class Blocked(NamedTuple):
+    """A bucket that said no, and the most restrictive of its limits that were short: None if none
+    was, because the bucket was contended or is disabled.
+    """
+
+    entity_id: str
+    resource: str
+    limit: str | None
+
+
 class RateLimitExceeded(HeadgateError):
     """At least one limit was short. Nothing was consumed.
 
@@ -102,7 +112,7 @@ class RateLimitExceeded(HeadgateError):
     operator has disabled the entity or the resource (then `reason` is "disabled").
 
     Where several buckets were asked, this is the most restrictive one that said no, and
-    `blocked` names all that did, as pairs of entity and resource in the order of the call.
+    `blocked` names all that did, in the order of the call.
     """
 
     def __init__(
@@ -114,7 +124,7 @@ class RateLimitExceeded(HeadgateError):
         retry_after: float | None,
         contended: bool = False,
         remembered: bool = False,
-        blocked: tuple[tuple[str, str], ...] = (),
+        blocked: tuple[Blocked, ...] = (),
         reason: str | None = None,
     ) -> None:
         self.entity_id = entity_id
@@ -123,8 +133,8 @@ class RateLimitExceeded(HeadgateError):
         self.retry_after = retry_after
         self.contended = contended
         self.remembered = remembered
-        self.blocked = blocked or ((entity_id, resource),)
         self.reason = reason
+        self.blocked = blocked or (Blocked(entity_id, resource, self._tightest()),)
         super().__init__(self._sentence())
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -147,7 +157,7 @@ class RateLimitExceeded(HeadgateError):
             "resource": self.resource,
             "retry_after": self.retry_after,
             "contended": self.contended,
-            "blocked": [{"entity_id": who, "resource": what} for who, what in self.blocked],
+            "blocked": [blocked._asdict() for blocked in self.blocked],
             "limits": [status.as_dict() for status in self.limits],
         }
         return told if self.reason is None else {**told, "reason": self.reason}
@@ -155,6 +165,12 @@ class RateLimitExceeded(HeadgateError):
     def headers(self) -> dict[str, str]:
         """The HTTP headers of a 429 answer."""
         return rate_limit_headers(self.limits, retry_after=self.retry_after, rejected=True)
+
+    def _tightest(self) -> str | None:
+        """The short limit that takes longest; None if it was not a limit that said no."""
+        if self.contended or self.reason is not None or not self.violations:
+            return None
+        return most_restrictive(self.violations).name
 
     def _sentence(self) -> str:
         whom = f"{self.entity_id!r} on {self.resource!r}"

@@ -161,5 +161,5 @@ def _worst(errors: Sequence[Exception]) -> Exception:
         rejections,
         key=lambda e: (e.retry_after is None, e.retry_after or 0.0, not e.contended),
     )
-    worst.blocked = tuple((error.entity_id, error.resource) for error in rejections)
+    worst.blocked = tuple(blocked for error in rejections for blocked in error.blocked)
     return worst

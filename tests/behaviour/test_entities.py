@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate import (
+    Blocked,
     EntityExists,
     EntityNotFound,
     Limit,
@@ -266,7 +267,15 @@ def test_of_several_that_say_no_the_most_restrictive_is_named(limiter):
         limiter.acquire_all(requests).__enter__()
     assert caught.value.entity_id == "alice"
     assert caught.value.retry_after is None
-    assert caught.value.blocked == (("alice", "gpt-4"), ("slow", "gpt-4"))
+    assert caught.value.blocked == (
+        Blocked("alice", "gpt-4", "rpm"),
+        Blocked("slow", "gpt-4", "rpm"),
+    )
+    assert caught.value.as_dict()["blocked"][1] == {
+        "entity_id": "slow",
+        "resource": "gpt-4",
+        "limit": "rpm",
+    }
 
 
 def test_also_adds_to_the_common_case(limiter):

@@ -8,6 +8,7 @@ import pytest
 
 import headgate
 from headgate import (
+    Blocked,
     HeadgateError,
     LimitStatus,
     RateLimiterUnavailable,
@@ -66,7 +67,7 @@ def test_a_rejection_is_plain_data_for_a_json_answer():
         "resource": "gpt-4",
         "retry_after": 18.0,
         "contended": False,
-        "blocked": [{"entity_id": "alice", "resource": "gpt-4"}],
+        "blocked": [{"entity_id": "alice", "resource": "gpt-4", "limit": "tpm"}],
         "limits": [FINE.as_dict(), SHORT.as_dict()],
     }
     assert data["limits"][1]["short"] is True
@@ -81,6 +82,26 @@ def test_a_rejection_is_plain_data_for_a_json_answer():
         "refill_period",
         "full_after",
     }
+
+
+SLOWER = status("tpd", available=9, requested=10, short=True, retry_after=900.0)
+NEVER = status("tph", available=9, requested=11, short=True, retry_after=None)
+
+
+@pytest.mark.parametrize(
+    ("limits", "options", "limit"),
+    [
+        ((FINE, SHORT), {}, "tpm"),
+        ((SHORT, SLOWER), {}, "tpd"),
+        ((NEVER, SHORT, SLOWER), {"retry_after": None}, "tph"),
+        ((FINE, SHORT), {"retry_after": None, "reason": "disabled"}, None),
+        ((), {"retry_after": 0.1, "contended": True}, None),
+    ],
+)
+def test_a_rejection_names_the_limit_that_takes_longest(limits, options, limit):
+    error = RateLimitExceeded("alice", "gpt-4", limits, **{"retry_after": 1.0, **options})
+    assert error.blocked == (Blocked("alice", "gpt-4", limit),)
+    assert copy.copy(error).blocked == error.blocked
 
 
 def test_a_rejection_knows_which_limits_were_short():

@@ -11,7 +11,7 @@ import headgate
 from headgate import Lease, RateLimiter, SyncLease, SyncRateLimiter
 
 NAMES = """
-    AccessDenied AuditEvent AuditPage BreakerState BucketCapacity CacheStats CheckResult
+    AccessDenied AuditEvent AuditPage Blocked BreakerState BucketCapacity CacheStats CheckResult
     ClockSkewed Entity EntityExists EntityNotFound Event HeadgateError IncompatibleVersion Lease
     Limit LimitCapacity LimitStatus LimitsConfig LimitsNotFound Namespace NamespaceNotFound
     Operated Purged RateLimitExceeded RateLimiter RateLimiterUnavailable Request ResolvedLimits

@@ -160,7 +160,9 @@ def refusal(error: HeadgateError, requests: Named) -> Refusal:
 def _exceeded(error: RateLimitExceeded, requests: Named) -> Refusal:
     names = {(asked.entity_id, asked.resource): name for name, asked in requests}
     # A parent that an entity cascades to was not asked for by name.
-    blocked = list(dict.fromkeys(names.get(pair, pair[1]) for pair in error.blocked))
+    blocked = list(
+        dict.fromkeys(names.get((b.entity_id, b.resource), b.resource) for b in error.blocked)
+    )
     first = names.get((error.entity_id, error.resource), error.resource)
     told = error.as_dict()
     body = {name: told[name] for name in ("error", "retry_after", "contended", "limits")}
