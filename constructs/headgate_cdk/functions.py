@@ -13,7 +13,7 @@ from headgate_cdk.acknowledged import acknowledge
 from headgate_cdk.layer import function_code
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from aws_cdk import Duration
     from constructs import Construct
@@ -33,10 +33,12 @@ def make_function(
     memory: int,
     timeout: Duration,
     layer: lambda_.ILayerVersion | None = None,
-    packages: bool = True,
+    packages: Sequence[str] | None = (),
     reserved_concurrency: int | None = None,
 ) -> lambda_.Function:
-    """The function whose sources are `lambdas/{name}`."""
+    """The function whose sources are `lambdas/{name}`. `packages` are those it needs beyond what
+    most have; None: it needs none at all.
+    """
     id_ = name.capitalize()
     log_group = logs.LogGroup(
         scope,

@@ -11,6 +11,8 @@ from aws_cdk import aws_lambda as lambda_
 from headgate_cdk import staging
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from constructs import Construct
 
 ID_IN_STACK = "HeadgateLayer"
@@ -46,9 +48,9 @@ def layer_of_stack(stack: Stack) -> lambda_.ILayerVersion:
     return make_layer(stack, ID_IN_STACK)
 
 
-def function_code(scope: Construct, name: str, *, packages: bool) -> lambda_.Code:
+def function_code(scope: Construct, name: str, *, packages: Sequence[str] | None) -> lambda_.Code:
     """The code of one of the limiter's functions."""
-    wanted = staging.PACKAGES if packages else ()
+    wanted = () if packages is None else (*staging.PACKAGES, *packages)
     return _asset(scope, staging.function_files(name, packages=wanted))
 
 

@@ -59,7 +59,7 @@ class Provisioner(Construct):
             memory=256,
             timeout=Duration.minutes(4),
             layer=layer,
-            packages=False,
+            packages=None,
             environment={"HEADGATE_TABLE": table_name},
         )
         grants.admin(self.function)
