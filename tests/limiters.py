@@ -182,6 +182,10 @@ class Async(_Adapter):
     def acquire_all(self, *args: Any, **options: Any) -> _Entered:
         return _Entered(self, self.limiter.acquire_all(*args, **options))
 
+    def acquire_each(self, *args: Any, **options: Any) -> list[Any]:
+        results = self.run(self.limiter.acquire_each(*args, **options))
+        return [r if isinstance(r, Exception) else _BlockingLease(self, r) for r in results]
+
     def decorated(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         @functools.wraps(function)
         async def coroutine(*inner: Any, **named: Any) -> Any:

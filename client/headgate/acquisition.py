@@ -42,6 +42,12 @@ class _Lease:
         """Where each limit stands after this lease's last write. Empty if degraded."""
         return self._hold.limits()
 
+    def limits_of(self, entity_id: str, resource: str) -> tuple[LimitStatus, ...]:
+        """Where each limit of this bucket stands: of any request of the acquire, or of a parent
+        that it cascaded to. Empty if degraded, or if nothing was drawn from it.
+        """
+        return self._hold.limits_of(entity_id, resource)
+
     @property
     def degraded(self) -> bool:
         """Whether the table was unreachable and the policy let this pass unmetered."""

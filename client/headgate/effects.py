@@ -7,8 +7,9 @@ aiobotocore or the simulator; it does I/O and decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 Item: TypeAlias = dict[str, dict[str, Any]]
@@ -95,32 +96,48 @@ def together(flows: Sequence[Flow[T]]) -> Flow[list[T | Exception]]:
     """Runs flows side by side, their requests joined into one batch per step.
 
     An exception ends its own flow and takes its result's place, so that the caller sees what
-    the others did and can undo it. A flow that pauses sits out the others' next batch.
+    the others did and can undo it. A flow that pauses sits out the others' next batch. An
+    interrupt is heard by every flow that is not at its end, and each may still send what it takes
+    to give back what it has; then it goes on to the caller.
     """
     results: list[T | Exception] = [RuntimeError("not run")] * len(flows)
     waiting: dict[int, Effect] = {}
 
-    def step(position: int, outcomes: Sequence[Outcome] | None) -> None:
-        flow = flows[position]
+    interrupt: BaseException | None = None
+
+    def step(position: int, advance: Callable[[], Effect]) -> None:
         try:
-            waiting[position] = next(flow) if outcomes is None else flow.send(outcomes)
+            waiting[position] = advance()
         except StopIteration as stop:
             results[position] = stop.value
         except Exception as error:  # noqa: BLE001 - handed to the caller as a result
             results[position] = error
+        except BaseException as error:
+            if error is not interrupt:
+                raise
 
-    for position in range(len(flows)):
-        step(position, None)
+    for position, flow in enumerate(flows):
+        step(position, partial(next, flow))
     while waiting:
         effects, start = list(waiting.items()), 0
         waiting.clear()
         calls = tuple(call for _, e in effects if not isinstance(e, Pause) for call in e)
-        if calls:
-            outcomes = yield calls
-        else:
-            outcomes = yield Pause(max(e.seconds for _, e in effects if isinstance(e, Pause)))
+        try:
+            if calls:
+                outcomes = yield calls
+            else:
+                outcomes = yield Pause(max(e.seconds for _, e in effects if isinstance(e, Pause)))
+        except GeneratorExit:
+            raise  # nobody is left to send anything
+        except BaseException as error:  # noqa: BLE001 - raised below, when all have heard of it
+            interrupt = error
+            for position, _ in effects:
+                step(position, partial(flows[position].throw, error))
+            continue
         for position, effect in effects:
             count = 0 if isinstance(effect, Pause) else len(effect)
-            step(position, outcomes[start : start + count])
+            step(position, partial(flows[position].send, outcomes[start : start + count]))
             start += count
+    if interrupt is not None:
+        raise interrupt
     return results

@@ -6,7 +6,7 @@ leaving it by an exception of any kind gives them back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headgate import costs
@@ -34,6 +34,8 @@ from headgate.schema import (
 )
 from headgate.several import MAX_BUCKETS, Part, take, undo
 from headgate.status import contended, statuses
+
+MAX_GROUPS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,15 @@ class Hold:
 
     def limits(self) -> tuple[LimitStatus, ...]:
         """The limits of the first request as the last answer showed them."""
-        buckets = self.buckets.get(self.parts[0].ref)
+        return self._standing(self.parts[0].ref)
+
+    def limits_of(self, entity_id: str, resource: str) -> tuple[LimitStatus, ...]:
+        """The limits of any bucket that was drawn from, parents included."""
+        named = (ref for ref in self.buckets if ref[1:] == (entity_id, resource))
+        return self._standing(next(named, None))
+
+    def _standing(self, ref: BucketRef | None) -> tuple[LimitStatus, ...]:
+        buckets = self.buckets.get(ref) if ref else None
         return statuses(buckets, {}, self.core.now()) if buckets else ()
 
     def consume(self, /, **amounts: int) -> Flow[None]:
@@ -234,15 +244,62 @@ class Hold:
         self.core.emit(event, resource)
 
 
-def admit(core: Core, wanted: Wanted) -> Flow[Hold]:
-    """The whole of an acquire: check, take, wait if that was asked for, apply the policy."""
+def admit_each(
+    core: Core, groups: Sequence[Sequence[Request]], on_unavailable: OnUnavailable | None = None
+) -> Flow[list[Hold | HeadgateError]]:
+    """Many acquires side by side, each on its own: what it took, or why it took nothing. Whatever
+    ends them all, nothing stays taken.
+    """
+    if len(groups) > MAX_GROUPS:
+        raise ValidationError(f"at most {MAX_GROUPS} groups at a call: {len(groups)} given")
+    each = [Wanted(tuple(group), None, on_unavailable) for group in groups]
+    for wanted in each:
+        _check(wanted)
+    trouble: HeadgateError | None = None
+    try:
+        # Looked up once for all, and found to be out of reach once for all.
+        yield from opened(core)
+    except HeadgateError as error:
+        trouble = error
+    taken: list[Hold] = []
+    results: list[Hold | HeadgateError] = []
+    try:
+        for result in (yield from together([_kept(core, one, trouble, taken) for one in each])):
+            if isinstance(result, Exception) and not isinstance(result, HeadgateError):
+                raise result  # noqa: TRY301 - given back below, as by any other end
+            results.append(result)
+    except GeneratorExit:
+        raise  # nobody is left to send anything
+    except BaseException:
+        yield from forgo(taken)
+        raise
+    return results
+
+
+def _kept(
+    core: Core, wanted: Wanted, trouble: HeadgateError | None, taken: list[Hold]
+) -> Flow[Hold]:
+    hold = yield from admit(core, wanted, trouble)
+    taken.append(hold)
+    return hold
+
+
+def forgo(results: Iterable[Hold | HeadgateError]) -> Flow[None]:
+    """Gives back what many acquires took."""
+    yield from together([hold.rollback() for hold in results if isinstance(hold, Hold)])
+
+
+def admit(core: Core, wanted: Wanted, trouble: HeadgateError | None = None) -> Flow[Hold]:
+    """The whole of an acquire: check, take, wait if that was asked for, apply the policy.
+    `trouble` is what is known to be in the way.
+    """
     _check(wanted)
     resource = wanted.requests[0].resource
     # Not the corrected time: the first answer may move it by hours.
     start = core.clock.raw()
     while True:
         try:
-            hold = yield from _taken(core, wanted)
+            hold = yield from _taken(core, wanted, trouble)
             if core.settings.on_event is not None:  # nobody listens: nothing to add up
                 core.emit("admitted", resource, ms=_since(core, start), tokens=hold.consumed())
             return hold
@@ -275,8 +332,10 @@ def _since(core: Core, start: Milliseconds) -> int:
     return max(0, core.clock.raw() - start)
 
 
-def _taken(core: Core, wanted: Wanted) -> Flow[Hold]:
+def _taken(core: Core, wanted: Wanted, trouble: HeadgateError | None) -> Flow[Hold]:
     try:
+        if trouble is not None:
+            raise trouble
         ns = yield from opened(core)
         hold = Hold(core, (yield from _parts(core, ns, wanted)))
         hold.keep((yield from take(core, hold.parts)))

@@ -25,13 +25,13 @@ from headgate import (
     operate,
     usage,
 )
-from headgate.acquisition import Acquisition, SyncAcquisition, What, Who
+from headgate.acquisition import Acquisition, Lease, SyncAcquisition, SyncLease, What, Who
 from headgate.breaker import BreakerState
 from headgate.clock import Clock
 from headgate.core import CacheStats, Core, Event, OnUnavailable, Settings, seconds
 from headgate.costs import Consume
-from headgate.errors import ValidationError
-from headgate.lease import Request, Wanted
+from headgate.errors import HeadgateError, ValidationError
+from headgate.lease import Hold, Request, Wanted, admit_each, forgo
 from headgate.limit import Limit
 from headgate.methods import aio, sync
 
@@ -223,6 +223,19 @@ class SyncRateLimiter(_Limiter):
         wanted = Wanted(tuple(requests), max_wait, on_unavailable)
         return SyncAcquisition(self._core, self._driver, wanted, "", {})
 
+    def acquire_each(
+        self,
+        groups: Sequence[Sequence[Request]],
+        *,
+        on_unavailable: OnUnavailable | None = None,
+    ) -> list[SyncLease | HeadgateError]:
+        """Many acquires side by side, each group all or nothing and on its own: for each, the
+        lease or the error that it would have raised. Bad input of any is raised before anything is
+        sent. What was taken stays taken: correct or release each lease.
+        """
+        found = self._driver.run(admit_each(self._core, groups, on_unavailable))
+        return [SyncLease(one, self._driver) if isinstance(one, Hold) else one for one in found]
+
     check = sync(checks.check)
     available = sync(checks.available)
     time_until_available = sync(checks.time_until_available)
@@ -315,6 +328,17 @@ class RateLimiter(_Limiter):
         """Takes from several buckets, all or nothing."""
         wanted = Wanted(tuple(requests), max_wait, on_unavailable)
         return Acquisition(self._core, self._driver, wanted, "", {})
+
+    async def acquire_each(
+        self,
+        groups: Sequence[Sequence[Request]],
+        *,
+        on_unavailable: OnUnavailable | None = None,
+    ) -> list[Lease | HeadgateError]:
+        """Many acquires side by side, each on its own. See `SyncRateLimiter.acquire_each`."""
+        flow = admit_each(self._core, groups, on_unavailable)
+        found = await self._driver.run(flow, undo=forgo)
+        return [Lease(one, self._driver) if isinstance(one, Hold) else one for one in found]
 
     check = aio(checks.check)
     available = aio(checks.available)

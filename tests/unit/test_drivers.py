@@ -368,6 +368,28 @@ def test_a_flow_that_pauses_does_not_hold_up_the_others():
     assert done.value.value == ["paused", "a"]
 
 
+def test_an_interrupt_is_heard_by_all_flows_and_each_may_still_send():
+    heard = []
+
+    def careful(name):
+        try:
+            yield (get(name),)
+        except KeyboardInterrupt:
+            heard.append(name)
+            yield from scripted(f"{name} back", 1, None)
+            raise
+
+    interrupt = KeyboardInterrupt()
+    flow = together([careful("a"), scripted("b", 2, "b"), careful("c")])
+    next(flow)
+    cleaning = flow.throw(interrupt)
+    assert heard == ["a", "c"]
+    assert [call.params["Key"] for call in cleaning] == ["a back0", "c back0"]
+    with pytest.raises(KeyboardInterrupt) as ended:
+        flow.send(answer(cleaning))
+    assert ended.value is interrupt
+
+
 def test_flows_that_all_pause_wait_for_the_longest():
     def pausing(seconds):
         yield Pause(seconds)

@@ -23,6 +23,7 @@ METHODS = {
     "acquire": "entity_id, resource, consume, *, limits=None, max_wait=None, "
     "on_unavailable=None, also=()",
     "acquire_all": "requests, *, max_wait=None, on_unavailable=None",
+    "acquire_each": "groups, *, on_unavailable=None",
     "available": "entity_id, resource",
     "cache_stats": "",
     "check": "entity_id, resource, consume",
@@ -93,6 +94,7 @@ def test_both_leases_have_the_same_methods():
         "degraded_reason",
         "headers",
         "limits",
+        "limits_of",
         "release",
     }
 
