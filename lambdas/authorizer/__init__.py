@@ -1,0 +1,1 @@
+"""The Lambda authorizer: requests are limited before they reach the backend."""
