@@ -12,14 +12,19 @@ from tests.behaviour.backends import simulator
 
 
 @pytest.fixture
-def adapter(request):
-    """A blocking limiter over the simulator, which can be cut off."""
-    with simulator(request) as backend:
-        made = backend.limiter()
-        # By the day: no time that a test takes gives anything back.
-        made.set_limits([Limit.per_day("calls", 3)])
+def backend(request):
+    with simulator(request) as made:
         yield made
-        backend.close()
+        made.close()
+
+
+@pytest.fixture
+def adapter(backend):
+    """A blocking limiter over the simulator, which can be cut off."""
+    made = backend.limiter()
+    # By the day: no time that a test takes gives anything back.
+    made.set_limits([Limit.per_day("calls", 3)])
+    return made
 
 
 @pytest.fixture
