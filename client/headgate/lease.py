@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headgate import costs
-from headgate.acquire import Draw, Drawn, Grant
+from headgate.acquire import Amounts, Draw, Drawn, Grant
 from headgate.bucket import LimitStatus, Milliseconds, Millitokens
 from headgate.core import Core, OnUnavailable, logger, policy, seconds
 from headgate.costs import Consume
@@ -22,6 +22,7 @@ from headgate.errors import (
     TableError,
     ValidationError,
 )
+from headgate.held import check_held, divided, held, spread, tokens
 from headgate.limit import Limit, LimitSet, as_amounts, whole
 from headgate.namespaces import opened
 from headgate.schema import (
@@ -32,7 +33,7 @@ from headgate.schema import (
     checked_entity,
     checked_resource,
 )
-from headgate.several import MAX_BUCKETS, Part, take, undo
+from headgate.several import MAX_BUCKETS, Part, ancestors, take, undo
 from headgate.status import contended, statuses
 
 MAX_GROUPS = 100
@@ -66,6 +67,7 @@ class Hold:
     core: Core
     parts: tuple[Part, ...]
     buckets: dict[BucketRef, tuple[Bucket, ...]] = field(default_factory=dict)
+    parents: dict[BucketRef, list[BucketRef]] = field(default_factory=dict)  # that were cascaded to
     grants: list[Grant] = field(default_factory=list)
     reason: str | None = None  # why it is degraded
 
@@ -75,19 +77,23 @@ class Hold:
             for one in several:
                 self.grants.extend(one.grants)
                 self.buckets[ref] = one.buckets
+        for part in self.parts:
+            for ref in ancestors(part.ref, self._last):
+                known = self.parents.setdefault(part.ref, [])
+                # An entity may have moved since: what its old parent gave is still held.
+                if ref not in known:
+                    known.append(ref)
+
+    def _last(self, ref: BucketRef) -> Bucket | None:
+        return self.buckets[ref][0] if ref in self.buckets else None
 
     def held(self, ref: BucketRef) -> dict[str, int]:
         """What this lease holds of a bucket, in millitokens."""
-        held: dict[str, int] = {}
-        for grant in self.grants:
-            if grant.ref == ref:
-                for name, amount in grant.amounts.items():
-                    held[name] = held.get(name, 0) + amount
-        return held
+        return held(self.grants, ref)
 
     def consumed(self) -> dict[str, int]:
         """What the first request holds, in tokens."""
-        return {name: amount // 1000 for name, amount in self.held(self.parts[0].ref).items()}
+        return tokens(self.grants, self.parts[0].ref)
 
     def limits(self) -> tuple[LimitStatus, ...]:
         """The limits of the first request as the last answer showed them."""
@@ -104,8 +110,10 @@ class Hold:
 
     def consume(self, /, **amounts: int) -> Flow[None]:
         """Takes more, conditionally: RateLimitExceeded if it is not there."""
-        more = self._checked(as_amounts("consume", amounts))
+        named = self._named(as_amounts("consume", amounts))
         if self.reason is None:
+            given = self._given()
+            more = [Part(ref, here, given[ref]) for ref, here in named.items()]
             drawn = yield from take(self.core, more)
             self.keep(drawn)
 
@@ -113,9 +121,9 @@ class Hold:
         """Gives back so much of what is held, or all of it."""
         if not amounts:
             return (yield from self.rollback())
-        parts = self._checked(as_amounts("release", amounts))
-        self._check_held("release", parts)
-        return (yield from self._return(parts))
+        named = self._named(as_amounts("release", amounts))
+        self._check_held("release", named)
+        return (yield from self._return(named))
 
     def adjust(self, /, **amounts: int) -> Flow[bool]:
         """Corrects what was taken by these differences. Never rejected: may go into debt.
@@ -126,7 +134,7 @@ class Hold:
             whole(f"adjust[{name!r}]", amount, least=-(10**12))
         up = {n: Millitokens(1000 * a) for n, a in amounts.items() if a > 0}
         down = {n: Millitokens(-1000 * a) for n, a in amounts.items() if a < 0}
-        more, less = self._checked(up), self._checked(down)
+        more, less = self._named(up), self._named(down)
         self._check_held("adjust by -", less)
         if self.reason is not None:
             return False
@@ -145,8 +153,8 @@ class Hold:
             self._lost("release_lost")
         return done
 
-    def _checked(self, amounts: Mapping[str, Millitokens]) -> list[Part]:
-        """The amounts for each bucket of the lease that has such a limit."""
+    def _named(self, amounts: Mapping[str, Millitokens]) -> dict[BucketRef, Amounts]:
+        """The amounts for each bucket that was asked for and has such a limit."""
         names = {name for part in self.parts for name in part.amounts}
         for buckets in self.buckets.values():
             names |= set(buckets[0].limits.names)
@@ -156,81 +164,52 @@ class Hold:
                 f"no limit named {', '.join(map(repr, unknown))}: the limits here are "
                 f"{', '.join(sorted(names))}"
             )
-        found = []
+        found: dict[BucketRef, Amounts] = {}
         for part in self.parts:
-            bucket = self.buckets.get(part.ref)
-            has = set(bucket[0].limits.names) if bucket else set(part.amounts)
+            bucket = self._last(part.ref)
+            has = set(bucket.limits.names) if bucket else set(part.amounts)
             here = {name: amount for name, amount in amounts.items() if name in has}
             if here:
-                found.append(Part(part.ref, here, part.limits))
+                found[part.ref] = here
         return found
 
-    def _check_held(self, what: str, parts: Sequence[Part]) -> None:
-        for part in parts:
-            held = self.held(part.ref)
-            for name, amount in part.amounts.items():
-                if amount > held.get(name, 0) and self.reason is None:
-                    raise ValidationError(
-                        f"cannot {what} {amount // 1000} {name}: the lease holds "
-                        f"{held.get(name, 0) // 1000}"
-                    )
+    def _given(self) -> dict[BucketRef, LimitSet | None]:
+        """The limits that the call brought."""
+        return {part.ref: part.limits for part in self.parts}
 
-    def _return(self, parts: Sequence[Part]) -> Flow[bool]:
+    def _check_held(self, what: str, named: Mapping[BucketRef, Amounts]) -> None:
+        if self.reason is None:
+            check_held(what, "lease", named, self.grants)
+
+    def _return(self, named: Mapping[BucketRef, Amounts]) -> Flow[bool]:
         """Takes amounts out of the grants, the newest first, and gives them back: from the
         buckets that were asked for and from those they cascaded to.
         """
-        named = {part.ref for part in parts}
-        inherited = {grant.ref for grant in self.grants} - {part.ref for part in self.parts}
-        totals: dict[str, int] = {}
-        for part in parts:
-            for name, amount in part.amounts.items():
-                totals[name] = totals.get(name, 0) + amount
-        left: dict[BucketRef, dict[str, int]] = {part.ref: dict(part.amounts) for part in parts}
-        left |= {ref: dict(totals) for ref in inherited - named}
-        kept: list[Grant] = []
-        back: list[Grant] = []
-        for grant in reversed(self.grants):
-            wanted = left.get(grant.ref, {})
-            out = {n: Millitokens(min(a, wanted.get(n, 0))) for n, a in grant.amounts.items()}
-            for name, amount in out.items():
-                if name in wanted:
-                    wanted[name] -= amount
-            stays = {n: Millitokens(a - out[n]) for n, a in grant.amounts.items() if a > out[n]}
-            gone = {n: a for n, a in out.items() if a}
-            if stays:
-                kept.append(Grant(grant.ref, grant.shard, stays))
-            if gone:
-                back.append(Grant(grant.ref, grant.shard, gone))
-        self.grants = kept[::-1]
+        self.grants, back = divided(self.grants, spread(named, self.parents))
         done = yield from undo(self.core, back)
         if not done:
             self._lost("release_lost")
         return done
 
-    def _force(self, parts: Sequence[Part]) -> Flow[bool]:
+    def _force(self, named: Mapping[BucketRef, Amounts]) -> Flow[bool]:
         """Debits the buckets that were asked for, and those they cascaded to."""
-        named = {part.ref for part in self.parts}
-        totals: dict[str, Millitokens] = {}
-        for part in parts:
-            for name, amount in part.amounts.items():
-                totals[name] = Millitokens(totals.get(name, 0) + amount)
-        every = [*parts, *(Part(r, totals, inherited=True) for r in self.buckets if r not in named)]
+        falls, given = spread(named, self.parents), self._given()
         flows = [
             Draw(
                 self.core,
-                part.ref,
-                part.amounts,
-                limits=part.limits,
+                ref,
+                amounts,
+                limits=given.get(ref),
                 force=True,
-                subset=part.inherited,
-                shard=next((g.shard for g in reversed(self.grants) if g.ref == part.ref), None),
+                subset=amounts != named.get(ref),
+                shard=next((g.shard for g in reversed(self.grants) if g.ref == ref), None),
             ).run()
-            for part in every
+            for ref, amounts in falls.items()
         ]
         results = yield from together(flows)
-        for part, result in zip(every, results, strict=True):
+        for ref, result in zip(falls, results, strict=True):
             if isinstance(result, Drawn):
-                self.keep({part.ref: [result]})
+                self.keep({ref: [result]})
             elif not isinstance(result, HeadgateError):
                 raise result
         done = all(isinstance(result, Drawn) for result in results)

@@ -6,7 +6,7 @@ that are known are written beside the child, in one round trip; the first time, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headgate.acquire import Amounts, Draw, Drawn, Grant, give_back
@@ -15,7 +15,7 @@ from headgate.core import Core
 from headgate.effects import Flow, together
 from headgate.errors import HeadgateError, RateLimitExceeded
 from headgate.limit import LimitSet
-from headgate.schema import BucketRef
+from headgate.schema import Bucket, BucketRef
 
 MAX_DEPTH = 4
 MAX_BUCKETS = 25
@@ -121,32 +121,36 @@ def _lacking(wanted: Amounts, covered: Amounts) -> Amounts:
     }
 
 
-def _expected_parents(core: Core, parts: Iterable[Part]) -> list[Part]:
-    found = []
-    for part in parts:
-        ref = part.ref
-        for _ in range(MAX_DEPTH):
-            view = core.views.get(ref)
-            if view is None or not view.bucket.cascade or view.bucket.parent_id is None:
-                break
-            ref = ref._replace(entity_id=view.bucket.parent_id)
-            found.append(Part(ref, part.amounts, inherited=True))
+def ancestors(ref: BucketRef, seen: Callable[[BucketRef], Bucket | None]) -> list[BucketRef]:
+    """The buckets that one cascades to, as far as those that were seen tell."""
+    found: list[BucketRef] = []
+    while len(found) < MAX_DEPTH:
+        bucket = seen(ref)
+        if bucket is None or not bucket.cascade or bucket.parent_id is None:
+            break
+        ref = ref._replace(entity_id=bucket.parent_id)
+        found.append(ref)
     return found
+
+
+def _expected_parents(core: Core, parts: Iterable[Part]) -> list[Part]:
+    def seen(ref: BucketRef) -> Bucket | None:
+        view = core.views.get(ref)
+        return view.bucket if view else None
+
+    return _inherited(parts, seen)
 
 
 def _parents(parts: Iterable[Part], done: Mapping[BucketRef, Sequence[Drawn]]) -> list[Part]:
-    found = []
-    for part in parts:
-        ref = part.ref
-        for _ in range(MAX_DEPTH):
-            if ref not in done:
-                break
-            bucket = done[ref][-1].buckets[0]
-            if not bucket.cascade or bucket.parent_id is None:
-                break
-            ref = ref._replace(entity_id=bucket.parent_id)
-            found.append(Part(ref, part.amounts, inherited=True))
-    return found
+    return _inherited(parts, lambda ref: done[ref][-1].buckets[0] if ref in done else None)
+
+
+def _inherited(parts: Iterable[Part], seen: Callable[[BucketRef], Bucket | None]) -> list[Part]:
+    return [
+        Part(ref, part.amounts, inherited=True)
+        for part in parts
+        for ref in ancestors(part.ref, seen)
+    ]
 
 
 def _worst(errors: Sequence[Exception]) -> Exception:

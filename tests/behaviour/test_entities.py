@@ -305,3 +305,34 @@ def test_twenty_five_buckets_are_taken_from_at_once_and_no_more(limiter):
     with limiter.sending() as sent, pytest.raises(ValidationError, match="from 1 to 25"):
         limiter.acquire_all(requests).__enter__()
     assert sent == []
+
+
+def test_a_correction_falls_on_each_parent_as_the_draw_did(limiter):
+    for name in ("acme", "umbrella"):
+        limiter.create_entity(name)
+    for name, parent in (("alice", "acme"), ("bob", "acme"), ("carol", "umbrella")):
+        limiter.create_entity(name, parent_id=parent, cascade=True)
+    everyone = ("alice", "bob", "carol", "acme", "umbrella")
+
+    def left():
+        return [limiter.available(name, "gpt-4")["rpm"] for name in everyone]
+
+    requests = [Request(name, "gpt-4", {"rpm": 2}) for name in ("alice", "bob", "carol")]
+    with limiter.acquire_all(requests) as lease:
+        assert left() == [8, 8, 8, 6, 8]
+        lease.adjust(rpm=1)
+        assert left() == [7, 7, 7, 4, 7]
+        lease.release(rpm=2)
+        assert left() == [9, 9, 9, 8, 9]
+        lease.release()
+        assert left() == [10] * 5
+
+
+def test_a_correction_of_a_parent_that_was_asked_for_as_well_counts_for_both(family):
+    before = family.available("acme", "gpt-4")["rpm"]
+    requests = [Request("alice", "gpt-4", {"rpm": 1}), Request("acme", "gpt-4", {"rpm": 2})]
+    with family.acquire_all(requests) as lease:
+        lease.adjust(rpm=1)
+        assert family.available("acme", "gpt-4")["rpm"] == before - 5
+        lease.release(rpm=2)
+        assert family.available("acme", "gpt-4")["rpm"] == before - 1
