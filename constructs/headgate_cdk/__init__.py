@@ -6,6 +6,8 @@ limiter = RateLimiter(self, "Limiter")
 limiter.attach(function)
 """
 
+from headgate_cdk.api import RateLimiterApi
+from headgate_cdk.authorizer import AuthorizerScope, Caller, RateLimitAuthorizer, TokenOptions
 from headgate_cdk.base import RateLimiterBase
 from headgate_cdk.checks import InvalidOption
 from headgate_cdk.grants import Namespace
@@ -21,8 +23,13 @@ from headgate_cdk.options import (
 
 __all__ = [
     "RateLimiter",
+    "RateLimiterApi",
     "RateLimiterBase",
     "Namespace",
+    "RateLimitAuthorizer",
+    "AuthorizerScope",
+    "Caller",
+    "TokenOptions",
     "AggregatorOptions",
     "AlarmOptions",
     "ArchiveOptions",

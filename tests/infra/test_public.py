@@ -11,8 +11,13 @@ STATEFUL = {"AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::SQS::Queue"}
 def test_public_names_come_and_go_on_purpose():
     assert headgate_cdk.__all__ == [
         "RateLimiter",
+        "RateLimiterApi",
         "RateLimiterBase",
         "Namespace",
+        "RateLimitAuthorizer",
+        "AuthorizerScope",
+        "Caller",
+        "TokenOptions",
         "AggregatorOptions",
         "AlarmOptions",
         "ArchiveOptions",
