@@ -21,6 +21,7 @@ from headgate_cdk import (
     FunctionOptions,
     InvalidOption,
     RateLimiter,
+    RateLimiterApi,
 )
 from headgate_cdk.checks import matches
 
@@ -72,6 +73,11 @@ class HeadgateStack(cdk.Stack):
             dashboard=self._switch("dashboard"),
             functions=FunctionOptions(runtime=self._one_of("runtime", "python3.13", RUNTIMES)),
         )
+        self.api = (
+            RateLimiterApi(self, "Api", limiter=self.limiter)
+            if self._switch("api", "off")
+            else None
+        )
         self._tell()
 
     def _tell(self) -> None:
@@ -85,6 +91,7 @@ class HeadgateStack(cdk.Stack):
             "ArchiveBucket": limiter.archive and limiter.archive.bucket_name,
             "DeadLettersUrl": limiter.dead_letters and limiter.dead_letters.queue_url,
             "Dashboard": limiter.dashboard and limiter.dashboard.dashboard_name,
+            "ApiUrl": self.api and self.api.url,
         }
         for output, value in told.items():
             if value:

@@ -44,6 +44,13 @@ def rate_limit_headers(
     return headers
 
 
+def degraded_headers(reason: str | None) -> dict[str, str]:
+    """The headers of an answer that was decided without the table."""
+    # The reason may quote an endpoint or an exception: a header has one line of plain characters.
+    plain = " ".join((reason or "unknown").split()).encode("ascii", "replace").decode()
+    return {"X-RateLimit-Degraded": "true", "X-RateLimit-Degraded-Reason": plain[:200]}
+
+
 def most_restrictive(limits: Sequence[LimitStatus]) -> LimitStatus:
     """The limit that decides: a short one that takes longest, else the one with least left."""
     return min(

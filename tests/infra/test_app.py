@@ -87,6 +87,12 @@ def test_every_switch_switches_its_part_off(synthesize):
     assert set(template.raw["Outputs"]) == {"TableName", "TableArn", "StreamArn", "LayerArn"}
 
 
+def test_the_limiter_over_http_is_there_when_it_is_asked_for(synthesize):
+    template = synthesize(api="on")
+    assert template.count("AWS::ApiGatewayV2::Api") == 1
+    assert "ApiUrl" in template.raw["Outputs"]
+
+
 @pytest.mark.parametrize(
     ("context", "message"),
     [

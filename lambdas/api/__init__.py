@@ -1,0 +1,1 @@
+"""The limiter over HTTP, for callers that are not Python."""
