@@ -7,7 +7,7 @@ BIN := .venv/bin
 SETUP := .venv/.stamp .engine/.stamp node_modules/.stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench simulate clean
+.PHONY: help setup demo api test check format bench simulate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -16,6 +16,9 @@ setup: $(SETUP) ## create the environments and install the pinned packages
 
 demo: setup ## start an embedded engine and watch several processes share a limit
 	$(BIN)/python tools/demo.py $(ARGS)
+
+api: setup ## start the limiter over HTTP on an embedded engine, to be called with curl
+	@PYTHONPATH=tools $(BIN)/python tools/api.py
 
 test: setup ## run the tests (ARGS="-k name" for some of them)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
