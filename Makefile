@@ -18,7 +18,7 @@ demo: setup ## start an embedded engine and watch several processes share a limi
 	$(BIN)/python tools/demo.py $(ARGS)
 
 api: setup ## start the limiter over HTTP on an embedded engine, to be called with curl
-	@PYTHONPATH=tools $(BIN)/python tools/api.py
+	@$(BIN)/python tools/serve.py
 
 test: setup ## run the tests (ARGS="-k name" for some of them)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)

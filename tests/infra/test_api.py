@@ -1,6 +1,7 @@
 """The API as a template: its routes, who may call them, and what its function may do."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from aws_cdk import aws_apigatewayv2 as apigateway
@@ -11,6 +12,7 @@ from cdk_nag import AwsSolutionsChecks
 from cfnlint.api import ManualArgs, lint
 
 from headgate_cdk import InvalidOption, RateLimiter, RateLimiterApi
+from tests.docs.examples import python_blocks
 
 ROUTE = "AWS::ApiGatewayV2::Route"
 FUNCTION = "AWS::Lambda::Function"
@@ -183,3 +185,12 @@ def test_the_template_is_clean_and_the_constructs_pass(build, stack, template_of
     assert [f"{match.rule.id} {match.message}" for match in found] == []
     report = AwsSolutionsChecks().validate_scope(stack)
     assert [violation.rule_name for violation in report.violations] == []
+
+
+def test_the_guides_code_synthesizes(new_stack):
+    (block,) = python_blocks("docs/guide/api.md")
+    names = {"OUT": new_stack().node.root.outdir}
+    replace(block, code=block.code.replace("App()", "App(outdir=OUT)")).run(names)
+    template = names["app"].synth().get_stack_by_name("Limits").template
+    kinds = [resource["Type"] for resource in template["Resources"].values()]
+    assert "AWS::ApiGatewayV2::Api" in kinds
