@@ -57,9 +57,9 @@ clean: ## remove the environments and everything built
 	@touch $@
 
 # What the benchmarks compare with: never a dependency.
-.peer/.stamp:
+.peer/.stamp: constraints-peer.txt
 	$(PYTHON) -m venv .peer
-	.peer/bin/python -m pip install --quiet zae-limiter==0.17.0
+	.peer/bin/python -m pip install --quiet zae-limiter --constraint constraints-peer.txt
 	@touch $@
 
 node_modules/.stamp: package.json package-lock.json .npmrc

@@ -11,118 +11,33 @@ import json
 import logging
 import os
 import platform
-import statistics
-import subprocess
+import signal
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import boto3
 from rich.console import Console
 
 import engine
-from benchmarks import grid, page, report
-from benchmarks.meter import Meter
-from benchmarks.recorder import Recorder, recording
+from benchmarks import clients, entities, grid, overhead, page, rates, report, scenarios
+from benchmarks.lab import HERE, ROOT, Lab
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent
-PYTHON = {"headgate": sys.executable, "peer": str(ROOT / ".peer/bin/python")}
-SCENARIOS = (
-    "warm refill_due idle first cascade two_resources rejection adjust".split()  # in this order
-)
-# One acquire of the slow ones takes seconds of waiting.
-SHORT = {"refill_due", "idle"}
-DELAY = 20  # milliseconds to the engine and back
+QUICK = ROOT / "build/bench"
 
-console = Console(highlight=False, stderr=False)
+# Wide enough for the tables where the output is not a terminal.
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
+Results = dict[str, Any]
 
 
-def run(who: str, script: str, arguments: list[str], url: str, table: str) -> dict[str, Any]:
-    """A process in the contender's environment; what its last line says."""
-    paths = [str(HERE)]
-    if who == "headgate":
-        paths += [str(ROOT / "client"), str(ROOT / "lambdas")]
-    settings = {
-        "PYTHONPATH": os.pathsep.join(paths),
-        "BENCH_TABLE": table,
-        "POWERTOOLS_LOG_LEVEL": "CRITICAL",
-    }
-    ran = subprocess.run(
-        [PYTHON[who], str(HERE / script), who, *arguments],
-        env={**os.environ, **engine.environment(url), **settings},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    lines = ran.stdout.strip().splitlines()
-    try:
-        return dict(json.loads(lines[-1]))
-    except (IndexError, ValueError):
-        return {"failed": (ran.stderr.strip().splitlines() or ["no output"])[-1][:300]}
-
-
-def work(who: str, task: str, url: str, table: str, **options: Any) -> dict[str, Any]:
-    """One task of the worker."""
-    return run(who, "worker.py", [task, json.dumps(options)], url, table)
-
-
-class Bench:
-    """One run: what is measured goes into `results`."""
-
-    def __init__(self, engine_url: str, *, quick: bool) -> None:
-        self.url = engine_url
-        self.quick = quick
-        self.results: dict[str, Any] = {}
-        self._tables = 0
-
-    def all(self) -> None:
-        """Everything, in order of interest."""
-        for step in (
-            self.scenarios,
-            self.aggregator,
-            self.grid,
-            self.overhead,
-            self.concurrency,
-            self.sizes,
-        ):
-            began = time.monotonic()
-            step()
-            console.print(f"[dim]{step.__name__}: {time.monotonic() - began:.0f} s[/]")
-
-    def scenarios(self) -> None:
-        """Requests, units and latency of each scenario, counted and metered before the engine."""
-        times = 10 if self.quick else 50
-        rows = []
-        for name in SCENARIOS:
-            for limits in (2,) if self.quick else (1, 2, 4, 8):
-                for who in PYTHON:
-                    found, recorder, meter = self._recorded(
-                        who, "scenario", name=name, limits=limits, times=times
-                    )
-                    rows.append(_row(who, name, limits, found, recorder, meter))
-        self.results["scenarios"] = rows
-
-    def aggregator(self) -> None:
-        """What the stream's processor writes for each acquire."""
-        count = 100
-        for who in PYTHON:
-            found, recorder, meter = self._recorded(who, "aggregate", acquires=count)
-            if "failed" not in found:
-                found |= meter.session(recorder.chapter("measured")).per(count)
-            self.results.setdefault("aggregator", {})[who] = found
-
-    def grid(self) -> None:
-        """Several clients of one bucket, in virtual time."""
-        logging.disable(logging.CRITICAL)
-        cells = grid.grid(1_500 if self.quick else 5_000, seeds=1 if self.quick else 3)
-        logging.disable(logging.NOTSET)
-        self.results["grid"] = [
+def simulated_grid(lab: Lab) -> Results:
+    """Several clients of one bucket, in virtual time."""
+    logging.disable(logging.CRITICAL)
+    cells = grid.grid(1_500 if lab.quick else 5_000, seeds=1 if lab.quick else 3)
+    logging.disable(logging.NOTSET)
+    return {
+        "grid": [
             {
                 "clients": cell.clients,
                 "load": cell.load,
@@ -131,122 +46,65 @@ class Bench:
                 "requests": cell.per_acquire,
             }
             for cell in cells
-        ]
-        self.results["grid_mean"] = grid.mean(cells)
-
-    def overhead(self) -> None:
-        """CPU and start-up of each, against an engine that answers at once."""
-        turns = 3 if self.quick else 7
-        cpu: dict[str, list[dict[str, Any]]] = {who: [] for who in PYTHON}
-        start: dict[str, list[dict[str, Any]]] = {who: [] for who in PYTHON}
-        for who in PYTHON:
-            self._record(who)
-        for _ in range(turns):
-            for who in PYTHON:
-                with self._replay(who, 0) as url:
-                    cpu[who].append(
-                        work(who, "cpu", url, "bench-replay", times=300 if self.quick else 2_000)
-                    )
-                    start[who].append(run(who, "starter.py", [], url, "bench-replay"))
-        self.results["cpu_us"] = {who: _medians(found) for who, found in cpu.items()}
-        self.results["start_ms"] = {who: _medians(found) for who, found in start.items()}
-
-    def concurrency(self) -> None:
-        """Acquires in a second against an engine that is some milliseconds away."""
-        seconds = 2.0 if self.quick else 5.0
-        turns = 1 if self.quick else 3
-        found: dict[str, dict[str, Any]] = {}
-        for name, tasks, threads, entity in (
-            ("10 tasks", 10, 0, "alice"),
-            ("100 tasks", 100, 0, "alice"),
-            ("1,000 tasks", 1_000, 0, "alice"),
-            ("100 tasks, cascade", 100, 0, "child"),
-            ("32 threads", 0, 32, "alice"),
-            ("32 threads, cascade", 0, 32, "child"),
-        ):
-            rates: dict[str, list[dict[str, Any]]] = {who: [] for who in PYTHON}
-            for _ in range(turns):
-                for who in PYTHON:
-                    with self._replay(who, DELAY) as url:
-                        options = {"tasks": tasks, "threads": threads, "entity": entity}
-                        rates[who].append(
-                            work(who, "throughput", url, "bench-replay", seconds=seconds, **options)
-                        )
-            found[name] = {who: _medians(each) for who, each in rates.items()}
-        self.results["throughput"] = found
-
-    def sizes(self) -> None:
-        """The layer, and what a process remembers of an entity."""
-        with tempfile.TemporaryDirectory() as folder:
-            target = Path(folder) / "layer.zip"
-            command = [sys.executable, str(ROOT / "layers/build.py"), str(target)]
-            subprocess.run(command, check=True, capture_output=True)
-            self.results["layer_kb"] = round(target.stat().st_size / 1024, 1)
-        self.results["bytes_per_entity"] = report.memory_of_an_entity()
-
-    def _recorded(self, who: str, task: str, **options: Any) -> tuple[Any, Recorder, Meter]:
-        self._tables += 1
-        table = f"bench-{self._tables}"
-        with recording(self.url) as recorder:
-            found = work(who, task, recorder.url, table, **options)
-        return found, recorder, self._meter(table)
-
-    def _meter(self, table: str) -> Meter:
-        client = boto3.client("dynamodb", endpoint_url=self.url, region_name=engine.REGION)
-        try:
-            return Meter(client.describe_table(TableName=table)["Table"])
-        finally:
-            client.close()
-
-    def _record(self, who: str) -> None:
-        with recording(self.url) as recorder:
-            found = work(who, "record", recorder.url, "bench-replay")
-        if "failed" in found:
-            raise RuntimeError(f"{who}: {found['failed']}")
-        self.results.setdefault("_replies", {})[who] = recorder.replies
-        client = boto3.client("dynamodb", endpoint_url=self.url, region_name=engine.REGION)
-        client.delete_table(TableName="bench-replay")
-        client.close()
-
-    @contextmanager
-    def _replay(self, who: str, delay: int) -> Iterator[str]:
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "replies.json"
-            file.write_text(json.dumps(self.results["_replies"][who]))
-            server = subprocess.Popen(
-                [sys.executable, str(HERE / "replay.py"), str(file), str(delay)],
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            try:
-                port = server.stdout.readline() if server.stdout else ""
-                yield f"http://127.0.0.1:{int(port)}"
-            finally:
-                server.kill()
-                server.wait()
-                if server.stdout:
-                    server.stdout.close()
+        ],
+        "grid_mean": grid.mean(cells),
+    }
 
 
-def _row(
-    who: str, name: str, limits: int, found: Mapping[str, Any], recorder: Recorder, meter: Meter
-) -> dict[str, Any]:
-    row: dict[str, Any] = {"who": who, "scenario": name, "limits": limits}
-    if "failed" in found:
-        return row | {"failed": found["failed"]}
-    seconds = sorted(found["seconds"])
-    count = len(seconds)
-    row |= meter.session(recorder.chapter("measured")).per(count)
-    row["p50_ms"] = statistics.median(seconds) * 1e3
-    row["p99_ms"] = seconds[min(count - 1, int(count * 0.99))] * 1e3
-    return row
+def engine_grid(lab: Lab) -> Results:
+    """Several clients of one bucket, on the engine."""
+    rows = clients.table(lab)
+    return {"clients": rows, "clients_mean": clients.means(rows)}
 
 
-def _medians(found: list[dict[str, Any]]) -> dict[str, Any]:
-    failed = [one["failed"] for one in found if "failed" in one]
-    if failed:
-        return {"failed": failed[0]}
-    return {key: statistics.median(one[key] for one in found) for key in found[0]}
+STEPS: dict[str, Callable[[Lab], Results]] = {
+    "CPU and start": overhead.cpu_and_start,
+    "throughput": lambda lab: {"throughput": overhead.concurrency(lab)},
+    "scenarios": lambda lab: {"scenarios": scenarios.table(lab)},
+    "aggregator": lambda lab: {"aggregator": scenarios.aggregator(lab)},
+    "several clients": engine_grid,
+    "memory and layer": lambda lab: {
+        "memory": overhead.memory(lab),
+        "layer_kb": overhead.layer_kb(),
+    },
+    "entities": lambda lab: {
+        "entities": entities.table(lab),
+        "entities_metered": entities.metered(),
+    },
+    "several clients, simulated": simulated_grid,
+    "rates, simulated": lambda lab: {"rates": rates.table(quick=lab.quick)},
+}
+
+
+def measure(lab: Lab) -> Results:
+    """Everything. What is timed goes first, before the engine has much to remember."""
+    results: Results = {}
+    for name, step in STEPS.items():
+        began = time.monotonic()
+        results |= step(lab)
+        console.print(f"[dim]{name}: {time.monotonic() - began:.0f} s[/]")
+    return results
+
+
+def machine(command: str, seconds: float) -> dict[str, Any]:
+    """Where it was measured."""
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "seconds": round(seconds),
+        "command": command,
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor()
 
 
 def main() -> int:
@@ -254,24 +112,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer repetitions: minutes")
     options = parser.parse_args()
+    # Ended from outside, blocks are left as by an exception, and take their processes along.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     began = time.monotonic()
     with engine.ministack() as running:
         os.environ.update(engine.environment(running.endpoint_url))
-        bench = Bench(running.endpoint_url, quick=options.quick)
-        bench.all()
-    results = bench.results
-    del results["_replies"]
-    results["machine"] = {
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "cores": os.cpu_count(),
-        "seconds": round(time.monotonic() - began),
-        "command": "make bench QUICK=1" if options.quick else "make bench",
-    }
+        results = measure(Lab(running.endpoint_url, quick=options.quick))
+    command = "make bench QUICK=1" if options.quick else "make bench"
+    results["machine"] = machine(command, time.monotonic() - began)
     results["ratios"] = report.ratios(results)
     report.show(results, console)
-    report.store(results, HERE / "results.json", ROOT / "docs")
-    page.write(results, ROOT / "docs/benchmarks.md")
+    if options.quick:
+        # What the pages show is of a whole run.
+        report.store(results, QUICK / "results.json", QUICK)
+    else:
+        report.store(results, HERE / "results.json", ROOT / "docs")
+        page.write(results, ROOT / "docs/benchmarks.md", ROOT / "README.md")
     print(json.dumps(results["ratios"]))
     return 0
 

@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import stub
+
 RESOURCE = "gpt-4"
 REGION = "us-east-1"
 Shape = tuple[int, int, int]  # capacity, refill amount, refill period in seconds
@@ -23,6 +25,8 @@ def names(count: int) -> list[str]:
 
 class Ours:
     """Headgate."""
+
+    requests = 0
 
     def __init__(self, table: str) -> None:
         self.headgate = importlib.import_module("headgate")
@@ -37,13 +41,12 @@ class Ours:
         schema = importlib.import_module("headgate.schema")
         boto3.client("dynamodb").create_table(**schema.table_definition(self.table))
 
-    def configure(self, count: int, shape: Shape, resource: str = RESOURCE) -> None:
-        capacity, amount, period = shape
+    def configure(self, shapes: Sequence[Shape], resource: str = RESOURCE) -> None:
         limits = [
             self.headgate.Limit.custom(
                 name, capacity=capacity, refill_amount=amount, refill_period=period
             )
-            for name in names(count)
+            for name, (capacity, amount, period) in zip(names(len(shapes)), shapes, strict=True)
         ]
         self.sync.set_limits(limits, resource=resource)
 
@@ -60,6 +63,23 @@ class Ours:
     def connect(self) -> None:
         """All that an SDK does before its first request."""
         self.sync._driver._resolve()  # noqa: SLF001
+
+    def stub(self, answer: bytes) -> None:
+        """Every further request of the blocking limiter is answered with this, in the process."""
+        stub.into_ours(self.sync, answer)
+
+    async def stub_asynchronous(self, limiter: Any, answer: bytes) -> None:
+        stub.into_ours(limiter, answer)
+
+    def counted(self) -> None:
+        """From now on `requests` says how many were sent."""
+        send = self.sync._driver._send  # noqa: SLF001
+
+        def counting(call: Any) -> Any:
+            self.requests += 1
+            return send(call)
+
+        self.sync._driver._send = counting  # noqa: SLF001
 
     def aggregate(self, records: Sequence[Any]) -> None:
         import boto3  # noqa: PLC0415
@@ -79,6 +99,8 @@ class Ours:
 class Peer:
     """zae-limiter."""
 
+    requests = 0
+
     def __init__(self, table: str) -> None:
         warnings.simplefilter("ignore")
         self.zae = importlib.import_module("zae_limiter")
@@ -93,8 +115,9 @@ class Peer:
     def create(self) -> None:
         self.repository.create_table()
 
-    def configure(self, count: int, shape: Shape, resource: str = RESOURCE) -> None:
-        limits = [self.zae.Limit.custom(name, *shape) for name in names(count)]
+    def configure(self, shapes: Sequence[Shape], resource: str = RESOURCE) -> None:
+        named = zip(names(len(shapes)), shapes, strict=True)
+        limits = [self.zae.Limit.custom(name, *shape) for name, shape in named]
         self.repository.set_resource_defaults(resource, limits)
 
     def entity(self, name: str, parent: str | None = None) -> None:
@@ -111,6 +134,20 @@ class Peer:
 
     def connect(self) -> None:
         self.repository._get_client()  # noqa: SLF001
+
+    def stub(self, answer: bytes) -> None:
+        stub.into_botocore(self.repository._get_client(), answer, aio=False)  # noqa: SLF001
+
+    async def stub_asynchronous(self, limiter: Any, answer: bytes) -> None:
+        client = await limiter._repository._get_client()  # noqa: SLF001
+        stub.into_botocore(client, answer, aio=True)
+
+    def counted(self) -> None:
+        def counting(**_: Any) -> None:
+            self.requests += 1
+
+        events = self.repository._get_client().meta.events  # noqa: SLF001
+        events.register("before-send.dynamodb", counting)
 
     def aggregate(self, records: Sequence[Any]) -> None:
         # Its default windows; Headgate's are these and the monthly one.

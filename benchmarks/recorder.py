@@ -6,19 +6,18 @@ A request whose target starts with `Mark.` is for the recorder itself: it begins
 
 from __future__ import annotations
 
-import http.client
 import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import urlsplit
 
 from benchmarks.meter import Change, Record
+from benchmarks.post import Post
+from benchmarks.touched import written
 
 LOOPBACK = "127.0.0.1"
-_SINGLE = {"PutItem", "UpdateItem", "DeleteItem"}
 _REFUSED_BY_CONDITION = ("ConditionalCheckFailedException", "TransactionCanceledException")
 
 
@@ -29,7 +28,7 @@ class Recorder:
         self.url = ""
         self.chapters: dict[str, list[Record]] = {}
         self.replies: dict[str, dict[str, Any]] = {}
-        self._engine = urlsplit(engine_url).netloc
+        self._engine = Post(engine_url)
         self._chapter = ""
         self._lock = threading.Lock()
 
@@ -37,19 +36,23 @@ class Recorder:
         """The records that were made in it."""
         return self.chapters.get(name, [])
 
+    def begin(self, chapter: str) -> None:
+        """What is recorded from now on is in this chapter."""
+        self._chapter = chapter
+        self.chapters.setdefault(chapter, [])
+
     def serve(self, headers: Mapping[str, str], data: bytes) -> tuple[int, bytes, str]:
         """The engine's answer, written down."""
         target = headers.get("X-Amz-Target", "")
         if target.startswith("Mark."):
-            self._chapter = target.removeprefix("Mark.")
-            self.chapters.setdefault(self._chapter, [])
+            self.begin(target.removeprefix("Mark."))
             return 200, b"{}", "application/json"
         with self._lock:
             operation = target.rpartition(".")[2]
             if not target.startswith("DynamoDB_"):
                 return self._forward(headers, data)
             params = json.loads(data or b"{}")
-            keys = list(_written(operation, params))
+            keys = list(written(operation, params))
             before = [self._item(*key) for key in keys]
             answer = self._forward(headers, data)
             after = [self._item(*key) for key in keys]
@@ -72,49 +75,23 @@ class Recorder:
             record = Record(operation, params, status < 300, changes, _found(content))
             self.chapters.setdefault(self._chapter, []).append(record)
 
+    def close(self) -> None:
+        """Lets go of the engine."""
+        self._engine.close()
+
     def _item(self, table: str, key: Mapping[str, Any]) -> dict[str, Any] | None:
-        params = {"TableName": table, "Key": key, "ConsistentRead": True}
-        headers = {
-            "X-Amz-Target": "DynamoDB_20120810.GetItem",
-            "Content-Type": "application/x-amz-json-1.0",
-            "Authorization": "AWS4-HMAC-SHA256 Credential=testing/20260101/us-east-1/dynamodb/aws4_request, SignedHeaders=host, Signature=0",  # noqa: E501
-        }
-        _, body, _ = self._forward(headers, json.dumps(params).encode())
-        return json.loads(body).get("Item")
+        asked = {"TableName": table, "Key": key, "ConsistentRead": True}
+        return self._engine.ask("GetItem", asked).get("Item")
 
     def _forward(self, headers: Mapping[str, str], data: bytes) -> tuple[int, bytes, str]:
-        connection = http.client.HTTPConnection(self._engine)
         names = ("X-Amz-Target", "Content-Type", "Authorization", "X-Amz-Date")
-        kept = {name: headers[name] for name in names if headers.get(name)}
-        connection.request("POST", "/", data, kept)
-        response = connection.getresponse()
-        body = response.read()
-        connection.close()
-        return response.status, body, response.headers.get("Content-Type", "")
+        return self._engine.send({name: headers[name] for name in names if headers.get(name)}, data)
 
 
 def reply_key(operation: str, params: Mapping[str, Any]) -> str:
     """What a replay looks an answer up by: the operation, and the item if there is one."""
     item = params.get("Key") or params.get("Item") or {}
     return f"{operation} {item.get('PK', {}).get('S', '')}"
-
-
-def _written(operation: str, params: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    if operation in _SINGLE:
-        yield params["TableName"], _key(params.get("Key") or params["Item"])
-    elif operation == "TransactWriteItems":
-        for action in params["TransactItems"]:
-            for inner in action.values():
-                yield inner["TableName"], _key(inner.get("Key") or inner["Item"])
-    elif operation == "BatchWriteItem":
-        for table, requests in params["RequestItems"].items():
-            for request in requests:
-                for inner in request.values():
-                    yield table, _key(inner.get("Key") or inner["Item"])
-
-
-def _key(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: item[name] for name in ("PK", "SK")}
 
 
 def _found(content: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -159,3 +136,4 @@ def recording(engine_url: str) -> Iterator[Recorder]:
         listener.shutdown()
         thread.join()
         listener.server_close()
+        recorder.close()

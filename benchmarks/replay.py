@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from email.utils import formatdate
 from pathlib import Path
@@ -70,6 +71,8 @@ class Replay(asyncio.Protocol):
 async def serve() -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Replay, "127.0.0.1", 0, backlog=2_000)
+    # Whoever started this holds the other end: when that is gone, so is the need.
+    loop.add_reader(sys.stdin.fileno(), os._exit, 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 

@@ -1,45 +1,40 @@
-"""What was measured, for people: tables on the terminal, charts for the docs."""
+"""What was measured, for people: tables on the terminal, charts for the docs, and the ratios."""
 
 from __future__ import annotations
 
 import json
-import tracemalloc
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.markup import escape
 from rich.table import Table
 
-from headgate.core import Core, Settings
-from headgate.lease import Request, Wanted, admit
-from headgate.limit import Limit
-from tests.simulation.engine import Engine
+from benchmarks import chart
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 OURS, PEER = "headgate", "peer"
-COLOURS = {OURS: "#1b7f5c", PEER: "#b0b7bf"}
 Results = Mapping[str, Any]
 
 
 def ratios(results: Results) -> dict[str, float | None]:
     """The figures that the run is judged by. None where either side has none."""
-    warm, peers = _scenario(results, OURS, "warm"), _scenario(results, PEER, "warm")
+    warm, peers = scenario(results, OURS, "warm"), scenario(results, PEER, "warm")
     writes = "write_units"
     found = {
         "requests_warm": warm.get("requests"),
-        "requests_refill_due": _scenario(results, OURS, "refill_due").get("requests"),
-        "requests_idle": _scenario(results, OURS, "idle").get("requests"),
+        "requests_refill_due": scenario(results, OURS, "refill_due").get("requests"),
+        "requests_idle": scenario(results, OURS, "idle").get("requests"),
         "requests_grid_mean": results["grid_mean"],
-        "wru_ratio_client": _over(warm.get(writes), peers.get(writes)),
-        "wru_ratio_aggregator": _between(results["aggregator"], writes),
-        "cpu_ratio_sync": _between(results["cpu_us"], "sync"),
-        "cpu_ratio_async": _between(results["cpu_us"], "async"),
-        "import_ratio": _between(results["start_ms"], "client"),
-        "throughput_ratio_async100": _between(results["throughput"]["100 tasks"], "rate"),
-        "throughput_ratio_cascade_threads": _between(
+        "wru_ratio_client": over(warm.get(writes), peers.get(writes)),
+        "wru_ratio_aggregator": between(results["aggregator"], writes),
+        "cpu_ratio_sync": between(results["cpu_us"], "sync"),
+        "cpu_ratio_async": between(results["cpu_us"], "async"),
+        "import_ratio": between(results["start_ms"], "client"),
+        "throughput_ratio_async100": between(results["throughput"]["100 tasks"], "rate"),
+        "throughput_ratio_cascade_threads": between(
             results["throughput"]["32 threads, cascade"], "rate"
         ),
         "layer_kb": results["layer_kb"],
@@ -47,177 +42,222 @@ def ratios(results: Results) -> dict[str, float | None]:
     return {name: None if value is None else round(value, 3) for name, value in found.items()}
 
 
-def _scenario(results: Results, who: str, name: str, limits: int = 2) -> dict[str, Any]:
+def scenario(results: Results, who: str, name: str, limits: int = 2) -> dict[str, Any]:
+    """One row of the scenarios; empty if it is not there."""
     for row in results["scenarios"]:
         if (row["who"], row["scenario"], row["limits"]) == (who, name, limits):
             return dict(row)
     return {}
 
 
-def _between(both: Mapping[str, Mapping[str, Any]], key: str) -> float | None:
-    return _over(both[OURS].get(key), both[PEER].get(key))
+def between(both: Mapping[str, Mapping[str, Any]], key: str) -> float | None:
+    """Ours of the peer's."""
+    return over(both[OURS].get(key), both[PEER].get(key))
 
 
-def _over(ours: float | None, peers: float | None) -> float | None:
+def over(ours: float | None, peers: float | None) -> float | None:
+    """A ratio, where there is one."""
     return None if ours is None or not peers else ours / peers
 
 
-def memory_of_an_entity(count: int = 2_000) -> int:
-    """Bytes that a process remembers of one entity."""
-    limits = [Limit.per_minute("rpm", 100), Limit.per_minute("tpm", 10_000)]
-    core = Core(Settings(table="table", namespace_id="namespace-x", limits=limits))
-    core.clock.observe("Thu, 01 Jan 2026 00:00:00 GMT", core.clock.raw(), core.clock.raw())
-    table = Engine()
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    for number in range(count):
-        flow = admit(core, Wanted((Request(f"entity-{number:029d}", "api", {"rpm": 1}),)))
-        outcomes: Any = None
-        while True:
-            try:
-                calls: Any = next(flow) if outcomes is None else flow.send(outcomes)
-            except StopIteration:
-                break
-            outcomes = [table.send(call) for call in calls]
-        table.items.clear()
-    used = tracemalloc.get_traced_memory()[0] - before
-    tracemalloc.stop()
-    return used // count
-
-
-def show(results: Results, console: Console) -> None:
-    """Tables."""
-    console.print(_scenarios(results["scenarios"]))
-    grid = Table(title="requests per acquire, several clients of one bucket (simulated)")
-    loads = sorted({cell["load"] for cell in results["grid"]})
-    for heading in ("clients", *(f"{load} % of the limit" for load in loads)):
-        grid.add_column(heading, justify="right")
-    for clients in sorted({cell["clients"] for cell in results["grid"]}):
-        row = [c["requests"] for c in results["grid"] if c["clients"] == clients]
-        grid.add_row(str(clients), *(f"{value:.2f}" for value in row))
-    console.print(grid)
-    rest = Table(title="against the peer")
-    for heading in ("", OURS, PEER, "ratio"):
-        rest.add_column(heading, justify="left" if not heading else "right")
-    for name, both, key in _pairs(results):
-        ours, peers = both[OURS].get(key), both[PEER].get(key)
-        rest.add_row(name, _cell(ours, both[OURS]), _cell(peers, both[PEER]), _ratio(ours, peers))
-    console.print(rest)
-    console.print(
-        f"layer {results['layer_kb']} KB; {results['bytes_per_entity']} bytes for an entity"
-    )
-
-
-def _scenarios(rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title="an acquire, by scenario")
-    for heading in (
-        "scenario", "limits", "who", "requests", "write units", "read units", "$ per million",
-        "p50 ms", "p99 ms",
-    ):  # fmt: skip
-        table.add_column(heading, justify="left" if heading in ("scenario", "who") else "right")
-    for row in rows:
-        first = (row["scenario"].replace("_", " "), str(row["limits"]), row["who"])
-        if "failed" in row:
-            table.add_row(*first, f"[red]{escape(row['failed'])[:60]}[/]")
-            continue
-        keys = ("requests", "write_units", "read_units", "dollars_per_million", "p50_ms", "p99_ms")
-        table.add_row(*first, *(f"{row[key]:.2f}" for key in keys))
-    return table
-
-
-def _pairs(results: Results) -> list[tuple[str, Mapping[str, Any], str]]:
+def pairs(results: Results) -> list[tuple[str, Mapping[str, Any], str]]:
+    """What both have one figure of: its name, the figures, and their key."""
+    cpu, start = results["cpu_us"], results["start_ms"]
     rows = [
         ("aggregator, write units an acquire", results["aggregator"], "write_units"),
-        ("CPU of an acquire, sync, µs", results["cpu_us"], "sync"),
-        ("CPU of an acquire, async, µs", results["cpu_us"], "async"),
-        ("import, ms", results["start_ms"], "import"),
-        ("import to a client, ms", results["start_ms"], "client"),
-        ("import to a first acquire, ms", results["start_ms"], "acquire"),
+        ("CPU of an acquire, sockets, sync, µs", cpu, "sync"),
+        ("CPU of an acquire, sockets, async, µs", cpu, "async"),
+        ("CPU of an acquire, no transport, sync, µs", cpu, "stub_sync"),
+        ("CPU of an acquire, no transport, async, µs", cpu, "stub_async"),
+        ("import, ms", start, "import"),
+        ("import to a client, ms", start, "client"),
+        ("import to a first acquire, ms", start, "acquire"),
+        ("import to a client where the SDK is needed, ms", results["start_sdk_ms"], "client"),
+        ("memory for an entity, bytes", results["memory"], "bytes"),
     ]
     for name, both in results["throughput"].items():
         rows.append((f"acquires a second, {name}, 20 ms away", both, "rate"))
     return rows
 
 
+# ---------------------------------------------------------------- terminal
+
+
+def show(results: Results, console: Console) -> None:
+    """Tables."""
+    console.print(
+        _table(
+            "an acquire, by scenario",
+            results["scenarios"],
+            {
+                "scenario": "scenario", "limits": "limits", "who": "who", "requests": "requests",
+                "write units": "write_units", "read units": "read_units",
+                "$ per million": "dollars_per_million", "p50 ms": "p50_ms", "p99 ms": "p99_ms",
+                "wrong": "wrong",
+            },
+        )
+    )  # fmt: skip
+    console.print(
+        _table(
+            "several clients of one bucket, on the engine",
+            results["clients"],
+            {
+                "clients": "clients", "% of the limit": "load", "who": "who",
+                "requests": "requests", "write units": "write_units", "read units": "read_units",
+                "p50 ms": "p50_ms", "p99 ms": "p99_ms", "admitted": "admitted",
+                "bound": "bound", "beyond it": "excess",
+            },
+        )
+    )  # fmt: skip
+    console.print(
+        _table(
+            "several clients of one bucket, simulated",
+            results["grid"],
+            {"clients": "clients", "% of the limit": "load", "requests": "requests"},
+        )
+    )
+    console.print(
+        _table(
+            "entities in the table",
+            results["entities"],
+            {
+                "entities": "entities", "requests": "cold_requests", "write units":
+                "cold_write_units", "cold p50 ms": "cold_p50_ms", "cold p99 ms": "cold_p99_ms",
+                "warm p50 ms": "warm_p50_ms", "warm p99 ms": "warm_p99_ms",
+                "bare UpdateItem p50 ms": "update_p50_ms", "warm / bare": "warm_of_update",
+            },
+        )
+    )  # fmt: skip
+    console.print(_rates(results["rates"]))
+    rest = Table(title="against the peer")
+    for heading in ("", OURS, PEER, "ratio"):
+        rest.add_column(heading, justify="left" if not heading else "right")
+    for name, both, key in pairs(results):
+        ours, peers = both[OURS].get(key), both[PEER].get(key)
+        ratio = over(ours, peers)
+        cells = [_cell(ours, both[OURS]), _cell(peers, both[PEER])]
+        rest.add_row(name, *cells, "-" if ratio is None else f"{ratio:.2f}")
+    console.print(rest)
+    console.print(f"layer {results['layer_kb']} KB")
+
+
+def _table(title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> Table:
+    table = Table(title=title)
+    for heading in columns:
+        words = heading in ("scenario", "who", "wrong")
+        table.add_column(heading, justify="left" if words else "right")
+    for row in rows:
+        cells = [_text(row.get(key)) for key in columns.values()]
+        if "failed" in row:
+            known = [cell for cell in cells if cell]
+            cells = [*known, f"[red]{escape(row['failed'])[:60]}[/]"]
+        table.add_row(*cells)
+    return table
+
+
+def _rates(rows: Sequence[Mapping[str, Any]]) -> Table:
+    flat = [{**row["steady"], **row} | rate_figures(row) for row in rows]
+    return _table(
+        "one bucket's rate, simulated with the limits of partitions",
+        flat,
+        {
+            "a second": "rate", "% of the limit": "load", "shards": "shards",
+            "admitted": "admitted", "bound": "bound", "beyond it": "excess",
+            "requests": "per_acquire", "write units": "units", "throttled": "throttled",
+            "refused with tokens left": "false", "the same while splitting": "false_ramp",
+        },
+    )  # fmt: skip
+
+
+def rate_figures(row: Mapping[str, Any]) -> dict[str, float]:
+    """A simulated rate, by acquire."""
+    ramp, steady = row["ramp"], row["steady"]
+    return {
+        "per_acquire": steady["requests"] / max(1, steady["acquires"]),
+        "units": steady["write_units"] / max(1, steady["acquires"]),
+        "false_ramp": ramp["false"],
+        "throttled_ramp": ramp["throttled"],
+    }
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.2f}" if isinstance(value, float) else str(value).replace("_", " ")
+
+
 def _cell(value: float | None, row: Mapping[str, Any]) -> str:
     return f"{value:,.2f}" if value is not None else escape(str(row.get("failed", "-")))[:40]
 
 
-def _ratio(ours: float | None, peers: float | None) -> str:
-    ratio = _over(ours, peers)
-    return "-" if ratio is None else f"{ratio:.2f}"
+# ---------------------------------------------------------------- files
 
 
 def store(results: Results, file: Path, docs: Path) -> None:
     """The figures as JSON, and the charts."""
+    docs.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(results, indent=1) + "\n")
-    docs.mkdir(exist_ok=True)
-    scenarios = sorted({row["scenario"] for row in results["scenarios"]})
-    charts = {
-        "bench-requests.svg": (
+    for name, drawn in charts(results).items():
+        (docs / f"bench-{name}.svg").write_text(drawn)
+
+
+def charts(results: Results) -> dict[str, str]:
+    """By name."""
+    names = list(dict.fromkeys(row["scenario"] for row in results["scenarios"]))
+    sizes = results["entities"]
+    loads = sorted({row["load"] for row in results["rates"]})
+    by_rate = {(row["rate"], row["load"]): rate_figures(row) for row in results["rates"]}
+    return {
+        "requests": chart.bars(
             "requests of one acquire (2 limits)",
-            [(name.replace("_", " "), *_both(results, name, "requests")) for name in scenarios],
+            [(name.replace("_", " "), _both(results, name, "requests")) for name in names],
         ),
-        "bench-dollars.svg": (
+        "dollars": chart.bars(
             "dollars for a million acquires, client only (2 limits)",
             [
-                (name.replace("_", " "), *_both(results, name, "dollars_per_million"))
-                for name in scenarios
+                (name.replace("_", " "), _both(results, name, "dollars_per_million"))
+                for name in names
             ],
         ),
-        "bench-throughput.svg": (
+        "throughput": chart.bars(
             "acquires a second, engine 20 ms away",
             [
-                (name, both[OURS].get("rate"), both[PEER].get("rate"))
+                (name, [both[OURS].get("rate"), both[PEER].get("rate")])
                 for name, both in results["throughput"].items()
             ],
         ),
+        "grid": chart.bars("requests of one acquire, several clients", _cells(results["clients"])),
+        "entities": chart.lines(
+            "milliseconds of an acquire (median), by entities in the table",
+            [row["entities"] for row in sizes],
+            {
+                "warm": [row["warm_p50_ms"] for row in sizes],
+                "not seen before": [row["cold_p50_ms"] for row in sizes],
+                "bare UpdateItem": [row["update_p50_ms"] for row in sizes],
+            },
+        ),
+        "rates": chart.bars(
+            "requests of one acquire, by the rate of one bucket (simulated)",
+            [
+                (f"{rate:,} a second", [by_rate[rate, load]["per_acquire"] for load in loads])
+                for rate in sorted({row["rate"] for row in results["rates"]})
+            ],
+            [(f"{loads[0]} % of it", chart.GREEN), (f"{loads[-1]} % of it", "#7cc4a8")],
+        ),
     }
-    for name, (title, rows) in charts.items():
-        (docs / name).write_text(chart(title, rows))
 
 
-def _both(results: Results, name: str, key: str) -> tuple[float | None, float | None]:
-    return _scenario(results, OURS, name).get(key), _scenario(results, PEER, name).get(key)
+def _both(results: Results, name: str, key: str) -> list[float | None]:
+    return [scenario(results, who, name).get(key) for who in (OURS, PEER)]
 
 
-def chart(title: str, rows: Sequence[tuple[str, float | None, float | None]]) -> str:
-    """Two bars for each row. Text takes its colour from where it is shown."""
-    left, width, line = 170, 380, 44
-    most = max([value for _, *both in rows for value in both if value] or [1.0])
-    height = 60 + line * len(rows)
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 {height}" role="img">',
-        f"<title>{escape(title)}</title>",
-        f"<desc>{escape(_described(rows))}</desc>",
-        '<g font-family="system-ui, sans-serif" font-size="13" fill="#57606a">',
-        f'<text x="0" y="18" font-size="15" font-weight="600">{escape(title)}</text>',
+def _cells(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[float | None]]]:
+    by = {(row["clients"], row["load"], row["who"]): row.get("requests") for row in rows}
+    keys = list(dict.fromkeys((row["clients"], row["load"]) for row in rows))
+    return [
+        (
+            f"{clients} client{'s' if clients > 1 else ''}, {load} %",
+            [by.get((clients, load, who)) for who in (OURS, PEER)],
+        )
+        for clients, load in keys
     ]
-    for number, who in enumerate((OURS, PEER)):
-        x = left + number * 110
-        out.append(f'<rect x="{x}" y="30" width="10" height="10" fill="{COLOURS[who]}"/>')
-        label = "Headgate" if who == OURS else "zae-limiter"
-        out.append(f'<text x="{x + 15}" y="40">{label}</text>')
-    for number, (name, *both) in enumerate(rows):
-        top = 54 + number * line
-        out.append(f'<text x="0" y="{top + 20}">{escape(name)}</text>')
-        for at, (who, value) in enumerate(zip((OURS, PEER), both, strict=True)):
-            y = top + at * 17
-            long = 0 if not value else max(1.0, value / most * width)
-            out.append(
-                f'<rect x="{left}" y="{y}" width="{long:.1f}" height="14" fill="{COLOURS[who]}"/>'
-            )
-            text = "failed" if value is None else f"{value:,.2f}".rstrip("0").rstrip(".")
-            out.append(f'<text x="{left + long + 6:.1f}" y="{y + 11}">{text}</text>')
-    return "\n".join([*out, "</g>", "</svg>"]) + "\n"
-
-
-def _described(rows: Sequence[tuple[str, float | None, float | None]]) -> str:
-    """The chart in words, for whoever does not see it."""
-
-    def told(value: float | None) -> str:
-        return "failed" if value is None else f"{value:,.2f}"
-
-    return "; ".join(
-        f"{n}: Headgate {told(ours)}, zae-limiter {told(peer)}" for n, ours, peer in rows
-    )

@@ -13,130 +13,22 @@ import json
 import os
 import sys
 import time
-import urllib.request
-from collections.abc import Callable
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import contenders
-from contenders import RESOURCE, Shape, names
+from contenders import RESOURCE, names
+from crowd import crowd
+from marks import mark
+from scenario import BIG, Scenario
 
-BIG: Shape = (10**9, 10**9, 60)
-SMALL: Shape = (10, 10, 1)
-OTHER = "embeddings"
-
-
-def mark(name: str) -> None:
-    """Begins a chapter at the recorder."""
-    request = urllib.request.Request(  # noqa: S310
-        os.environ["AWS_ENDPOINT_URL"], b"{}", {"X-Amz-Target": f"Mark.{name}"}
-    )
-    urllib.request.urlopen(request).close()  # noqa: S310
-
-
-class Scenario:
-    """Prepares, then acquires some times between two marks."""
-
-    def __init__(self, one: Any, name: str, limits: int, times: int) -> None:
-        self.one, self.name, self.times = one, name, times
-        self.each = dict.fromkeys(names(limits), 1)
-        self.limits = limits
-        self.seconds: list[float] = []
-
-    def run(self) -> dict[str, Any]:
-        kind = self.name
-        shape = SMALL if kind in ("refill_due", "idle", "rejection") else BIG
-        self.one.configure(self.limits, shape)
-        if kind == "two_resources":
-            self.one.configure(self.limits, BIG, OTHER)
-        getattr(self, f"_{kind}")()
-        mark("after")
-        return {"seconds": self.seconds}
-
-    def _take(self, who: str, times: int = 1, amount: int = 1, **options: Any) -> None:
-        consume = dict.fromkeys(self.each, amount)
-        for _ in range(times):
-            began = time.perf_counter()
-            with self.one.acquire(who, consume, **options):
-                pass
-            self.seconds.append(time.perf_counter() - began)
-
-    def _measured(self, work: Callable[[], None]) -> None:
-        self.seconds.clear()
-        mark("measured")
-        work()
-
-    def _warm(self) -> None:
-        self._take("alice", 5)
-        self._measured(lambda: self._take("alice", self.times))
-
-    def _refill_due(self) -> None:
-        self._between_pauses(1.2, 8)
-
-    def _idle(self) -> None:
-        self._between_pauses(2.5, 10)
-
-    def _between_pauses(self, pause: float, amount: int) -> None:
-        """All is drawn, some time passes, and what has accrued is asked for."""
-        self._take("alice")
-        seconds: list[float] = []
-        for _ in range(max(1, self.times // 10)):
-            mark("drained")
-            with suppress(self.one.exceeded):
-                while True:
-                    self._take("alice")
-            time.sleep(pause)
-            self._measured(lambda: self._take("alice", amount=amount))
-            seconds += self.seconds
-        self.seconds = seconds
-
-    def _first(self) -> None:
-        self._take("somebody", 2)
-        mark("measured")
-        self.seconds.clear()
-        for number in range(self.times):
-            self._take(f"new-{number}")
-
-    def _cascade(self) -> None:
-        self.one.entity("parent")
-        self.one.entity("child", "parent")
-        self._take("child", 5)
-        self._measured(lambda: self._take("child", self.times))
-
-    def _two_resources(self) -> None:
-        self._take("alice", 5, also=OTHER)
-        self._measured(lambda: self._take("alice", self.times, also=OTHER))
-
-    def _rejection(self) -> None:
-        with suppress(self.one.exceeded):
-            while True:
-                self._take("alice")
-        # More than can accrue meanwhile: the first rejection is learnt, the others are counted.
-        self._rejected()
-        self._measured(lambda: [self._rejected() for _ in range(self.times)] and None)
-
-    def _rejected(self) -> None:
-        began = time.perf_counter()
-        try:
-            with self.one.acquire("alice", dict.fromkeys(self.each, 10)):
-                pass
-        except self.one.exceeded:
-            self.seconds.append(time.perf_counter() - began)
-
-    def _adjust(self) -> None:
-        def once() -> None:
-            for _ in range(self.times):
-                began = time.perf_counter()
-                with self.one.acquire("alice", self.each) as lease:
-                    lease.adjust(limit0=5)
-                self.seconds.append(time.perf_counter() - began)
-
-        self._take("alice", 5)
-        self._measured(once)
+EACH = dict.fromkeys(names(2), 1)
 
 
 def scenario(one: Any, *, name: str, limits: int, times: int) -> dict[str, Any]:
+    """Requests and latencies of one kind of acquire."""
     one.create()
     return Scenario(one, name, limits, times).run()
 
@@ -144,13 +36,12 @@ def scenario(one: Any, *, name: str, limits: int, times: int) -> dict[str, Any]:
 def record(one: Any) -> dict[str, Any]:
     """Warm acquires of all that the replay is to answer."""
     one.create()
-    one.configure(2, BIG)
+    one.configure([BIG] * 2)
     one.entity("parent")
     one.entity("child", "parent")
-    each = dict.fromkeys(names(2), 1)
     for _ in range(4):
         for who in ("alice", "child", "parent"):
-            with one.acquire(who, each):
+            with one.acquire(who, EACH):
                 pass
     return {}
 
@@ -160,9 +51,9 @@ def aggregate(one: Any, *, acquires: int) -> dict[str, Any]:
     import boto3  # noqa: PLC0415
 
     one.create()
-    one.configure(2, BIG)
+    one.configure([BIG] * 2)
     for _ in range(acquires):
-        with one.acquire("alice", dict.fromkeys(names(2), 1)):
+        with one.acquire("alice", EACH):
             pass
     arn = boto3.client("dynamodb").describe_table(TableName=one.table)["Table"]["LatestStreamArn"]
     streams = boto3.client("dynamodbstreams")
@@ -187,54 +78,84 @@ def aggregate(one: Any, *, acquires: int) -> dict[str, Any]:
     return {"records": len(buckets)}
 
 
-def cpu(one: Any, *, times: int) -> dict[str, Any]:
-    """CPU of an acquire, in microseconds: sync, then async, over sockets."""
-    each = dict.fromkeys(names(2), 1)
+def cpu(one: Any, *, times: int, replies: str) -> dict[str, Any]:
+    """CPU of an acquire, in microseconds: over sockets, and with an answer from `replies` that
+    takes none; blocking and on an event loop.
+    """
+    answers = json.loads(Path(replies).read_text())
+    answer = json.dumps(next(b for k, b in answers.items() if _warm(k))).encode()
 
     def turn(count: int) -> float:
         gc.collect()
         began = time.process_time()
         for _ in range(count):
-            with one.acquire("alice", each):
+            with one.acquire("alice", EACH):
                 pass
         return (time.process_time() - began) / count * 1e6
 
-    turn(50)
-    blocking = turn(times)
-
-    async def on_a_loop() -> float:
+    async def on_a_loop() -> tuple[float, float]:
         limiter = one.asynchronous()
 
-        async def some(count: int) -> float:
+        async def turn(count: int) -> float:
             gc.collect()
             began = time.process_time()
             for _ in range(count):
-                async with limiter.acquire("alice", RESOURCE, each):
+                async with limiter.acquire("alice", RESOURCE, EACH):
                     pass
             return (time.process_time() - began) / count * 1e6
 
-        await some(50)
-        spent = await some(times)
+        await turn(50)
+        over_sockets = await turn(times)
+        await one.stub_asynchronous(limiter, answer)
+        await turn(50)
+        stubbed = await turn(times)
         await contenders.closed(limiter)
-        return spent
+        return over_sockets, stubbed
 
-    return {"sync": blocking, "async": asyncio.run(on_a_loop())}
+    turn(50)
+    found = {"sync": turn(times)}
+    one.stub(answer)
+    turn(50)
+    found["stub_sync"] = turn(times)
+    found["async"], found["stub_async"] = asyncio.run(on_a_loop())
+    return found
+
+
+def _warm(key: str) -> bool:
+    return key.startswith("UpdateItem ") and "BUCKET#alice#" in key
+
+
+def memory(one: Any, *, entities: int) -> dict[str, Any]:
+    """Bytes that a process keeps of an entity that it has acquired for, first acquire and all."""
+    one.create()
+    one.configure([BIG] * 2)
+
+    def some(first: int, count: int) -> None:
+        for number in range(first, first + count):
+            with one.acquire(f"entity-{number:029d}", EACH):
+                pass
+        gc.collect()
+
+    some(0, 100)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    some(100, entities)
+    return {"bytes": (tracemalloc.get_traced_memory()[0] - before) / entities}
 
 
 def throughput(
     one: Any, *, tasks: int, threads: int, entity: str, seconds: float
 ) -> dict[str, Any]:
     """Acquires in a second, by so many tasks of one process, or else threads."""
-    each = dict.fromkeys(names(2), 1)
     if threads:
-        with one.acquire(entity, each):
+        with one.acquire(entity, EACH):
             pass
         end = time.perf_counter() + seconds
 
         def loop(_: int) -> int:
             done = 0
             while time.perf_counter() < end:
-                with one.acquire(entity, each):
+                with one.acquire(entity, EACH):
                     done += 1
             return done
 
@@ -245,14 +166,14 @@ def throughput(
 
     async def on_a_loop() -> float:
         limiter = one.asynchronous()
-        async with limiter.acquire(entity, RESOURCE, each):
+        async with limiter.acquire(entity, RESOURCE, EACH):
             pass
         end = time.perf_counter() + seconds
 
         async def loop() -> int:
             done = 0
             while time.perf_counter() < end:
-                async with limiter.acquire(entity, RESOURCE, each):
+                async with limiter.acquire(entity, RESOURCE, EACH):
                     done += 1
             return done
 
@@ -265,11 +186,16 @@ def throughput(
     return {"rate": asyncio.run(on_a_loop())}
 
 
+TASKS = {
+    task.__name__: task for task in (scenario, record, aggregate, cpu, memory, throughput, crowd)
+}
+
+
 def main() -> None:
     contender, task, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
     one = contenders.KINDS[contender](os.environ["BENCH_TABLE"])  # type: ignore[abstract]
     try:
-        found = globals()[task](one, **options)
+        found = TASKS[task](one, **options)
     except Exception as error:  # noqa: BLE001 - the table says how it failed
         found = {"failed": f"{type(error).__name__}: {error}"[:300]}
     print(json.dumps(found), flush=True)
