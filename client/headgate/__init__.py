@@ -21,6 +21,8 @@ from headgate.errors import (
     RateLimitExceeded,
     TableError,
     TableNotFound,
+    TicketExpired,
+    TicketSpent,
     ValidationError,
     VersionConflict,
 )
@@ -31,6 +33,8 @@ from headgate.limiter import RateLimiter, SyncRateLimiter
 from headgate.namespaces import Namespace, Purged
 from headgate.operate import Operated
 from headgate.records import Entity, LimitsConfig, ResolvedLimits
+from headgate.settle import Settled
+from headgate.ticket import Ticket
 from headgate.usage import UsagePage, UsageSnapshot, UsageSummary
 from headgate.versions import Version
 
@@ -66,10 +70,14 @@ __all__ = [
     "Request",
     "ResolvedLimits",
     "ResourceCapacity",
+    "Settled",
     "SyncLease",
     "SyncRateLimiter",
     "TableError",
     "TableNotFound",
+    "Ticket",
+    "TicketExpired",
+    "TicketSpent",
     "UsagePage",
     "UsageSnapshot",
     "UsageSummary",

@@ -398,16 +398,10 @@ class Draw:
         if bucket.shard.i:
             found = yield from shards.missing(core, ref, bucket)
             return (yield from self._settled(found))
-        limits, entity = yield from config.for_creation(core, ref, self.explicit)
+        full = yield from unmade(core, ref, self.explicit)
+        limits, now = full.limits, core.now()
         self.wanted = limits
         self._fit(limits)
-        now = core.now()
-        full = Bucket.full(
-            limits,
-            now,
-            cascade=entity is not None and entity.cascade,
-            parent_id=EntityId(entity.parent_id) if entity and entity.parent_id else None,
-        )
         amounts = limits.amounts(self.consume)
         self.force = self.must or limits.mode == "bypass"
         if limits.mode == "disabled" and not self.must:
@@ -429,6 +423,17 @@ class Draw:
                 raise contended(ref)
             case _:
                 raise failure(outcome)
+
+
+def unmade(core: Core, ref: BucketRef, explicit: LimitSet | None = None) -> Flow[Bucket]:
+    """A bucket that is not there, as it is to be made: full."""
+    limits, entity = yield from config.for_creation(core, ref, explicit)
+    return Bucket.full(
+        limits,
+        core.now(),
+        cascade=entity is not None and entity.cascade,
+        parent_id=EntityId(entity.parent_id) if entity and entity.parent_id else None,
+    )
 
 
 def give_back(core: Core, grant: Grant, amounts: Amounts) -> Flow[bool]:

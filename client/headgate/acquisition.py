@@ -15,6 +15,7 @@ from headgate.errors import ValidationError
 from headgate.headers import rate_limit_headers
 from headgate.lease import Hold, Request, Wanted, admit
 from headgate.methods import aio, sync
+from headgate.ticket import Ticket
 
 if TYPE_CHECKING:
     from headgate.drivers.aio import AioDriver
@@ -57,6 +58,13 @@ class _Lease:
     def degraded_reason(self) -> str | None:
         """Why it is degraded."""
         return self._hold.reason
+
+    def ticket(self, *, expires_in: float = 3600.0) -> Ticket:
+        """What this lease holds, as data that any process can settle once, for `expires_in` seconds
+        (from 1 second to 7 days): `limiter.adjust(ticket, ...)`, `limiter.release(ticket)`. From
+        then on correct the ticket or the lease, never both: they know nothing of each other.
+        """
+        return self._hold.ticket(expires_in)
 
     def headers(self) -> dict[str, str]:
         """The HTTP headers of a successful answer."""

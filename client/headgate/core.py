@@ -124,6 +124,9 @@ class Core:
         self.clock = clock or Clock()
         self.breaker = breaker or Breaker()
         self.rng = rng or random.Random()
+        # Of what must not come twice: a process that was forked, or a snapshot that was resumed
+        # twice, has the same generator as its twin.
+        self.unique = rng or random.SystemRandom()
         self.identity = identity or Identity()
         self.decoder = Decoder()
         self.views = Views(settings.max_cached)

@@ -5,7 +5,9 @@ HeadgateError
 │   ├── LimitsNotFound       no level of the configuration has limits for this
 │   ├── NamespaceNotFound    there is no such namespace
 │   ├── EntityNotFound       there is no such entity
-│   └── EntityExists         there is one already
+│   ├── EntityExists         there is one already
+│   ├── TicketExpired        it is too late to settle this ticket
+│   └── TicketSpent          it was settled before, otherwise
 ├── VersionConflict          it was changed by others since it was read
 ├── IncompatibleVersion      this client and the stored schema do not fit together
 ├── RateLimitExceeded        the answer is no, with when to try again
@@ -52,6 +54,14 @@ class EntityNotFound(ValidationError):
 
 class EntityExists(ValidationError):
     """There is an entity of this id already."""
+
+
+class TicketExpired(ValidationError):
+    """The time in which the ticket could be settled is over. What it holds stays taken."""
+
+
+class TicketSpent(ValidationError):
+    """The ticket was used for another change: settle its successor."""
 
 
 class VersionConflict(HeadgateError):

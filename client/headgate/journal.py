@@ -191,7 +191,7 @@ def transact(core: Core, actions: Sequence[Mapping[str, Any]]) -> Flow[Refused |
         "TransactWriteItems",
         {
             "TransactItems": list(actions),
-            "ClientRequestToken": f"{core.rng.getrandbits(128):032x}",
+            "ClientRequestToken": f"{core.unique.getrandbits(128):032x}",
         },
     )
     for attempt in range(_ROUNDS):

@@ -35,6 +35,7 @@ from headgate.schema import (
 )
 from headgate.several import MAX_BUCKETS, Part, ancestors, take, undo
 from headgate.status import contended, statuses
+from headgate.ticket import Claim, Ticket, issue
 
 MAX_GROUPS = 100
 
@@ -144,6 +145,23 @@ class Hold:
         if up:
             results.append((yield from self._force(more)))
         return all(results)
+
+    def ticket(self, expires_in: float) -> Ticket:
+        """What is held, to be settled elsewhere."""
+        if self.reason is not None:
+            raise ValidationError(
+                f"the lease is degraded ({self.reason}): nothing was drawn, so there is nothing to "
+                "settle"
+            )
+        for part in self.parts:
+            if part.limits is not None:
+                raise ValidationError(
+                    "a ticket goes by stored limits, and this acquire brought its own for "
+                    f"{part.ref.entity_id!r} on {part.ref.resource!r}: {part.limits!r}"
+                )
+        asked = dict.fromkeys(part.ref for part in self.parts)
+        claims = (Claim(ref, tuple(self.parents.get(ref, ()))) for ref in asked)
+        return issue(self.core, claims, self.grants, expires_in)
 
     def rollback(self) -> Flow[bool]:
         """Gives everything back."""

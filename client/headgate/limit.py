@@ -32,8 +32,15 @@ Mode: TypeAlias = Literal["normal", "disabled", "bypass"]
 MODES: tuple[Mode, ...] = ("disabled", "bypass", "normal")  # the strongest first
 
 
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+def limit_name(value: object) -> str:
+    """A limit's name, checked."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise ValidationError(
+            f"a limit's name is a letter, then up to 31 letters, digits or _: {value!r}"
+        )
+    if value.lower() in RESERVED_NAMES:
+        raise ValidationError(f"the limit name {value!r} is reserved")
+    return value
 
 
 def whole(what: str, value: object, *, least: int = 1, most: int = MAX_TOKENS) -> int:
@@ -53,12 +60,7 @@ class Limit:
     refill_period: int
 
     def __post_init__(self) -> None:
-        if not _is_name(self.name):
-            raise ValidationError(
-                f"a limit's name is a letter, then up to 31 letters, digits or _: {self.name!r}"
-            )
-        if self.name.lower() in RESERVED_NAMES:
-            raise ValidationError(f"the limit name {self.name!r} is reserved")
+        limit_name(self.name)
         whole(f"capacity of limit {self.name!r}", self.capacity)
         whole(f"refill_amount of limit {self.name!r}", self.refill_amount, least=0)
         whole(f"refill_period of limit {self.name!r}", self.refill_period, most=MAX_PERIOD)

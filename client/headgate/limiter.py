@@ -23,6 +23,7 @@ from headgate import (
     migrations,
     namespaces,
     operate,
+    settle,
     usage,
 )
 from headgate.acquisition import Acquisition, Lease, SyncAcquisition, SyncLease, What, Who
@@ -236,6 +237,8 @@ class SyncRateLimiter(_Limiter):
         found = self._driver.run(admit_each(self._core, groups, on_unavailable))
         return [SyncLease(one, self._driver) if isinstance(one, Hold) else one for one in found]
 
+    adjust = sync(settle.adjust)
+    release = sync(settle.release)
     check = sync(checks.check)
     available = sync(checks.available)
     time_until_available = sync(checks.time_until_available)
@@ -340,6 +343,8 @@ class RateLimiter(_Limiter):
         found = await self._driver.run(flow, undo=forgo)
         return [Lease(one, self._driver) if isinstance(one, Hold) else one for one in found]
 
+    adjust = aio(settle.adjust)
+    release = aio(settle.release)
     check = aio(checks.check)
     available = aio(checks.available)
     time_until_available = aio(checks.time_until_available)

@@ -112,7 +112,7 @@ def _operate(
     once: str | None,
 ) -> Flow[Operated]:
     who, what = checked_entity(entity_id), checked_resource(resource)
-    token = f"{core.rng.getrandbits(96):024x}" if once is None else checked_key(once)
+    token = f"{core.unique.getrandbits(96):024x}" if once is None else checked_key(once)
     ns = yield from opened(core)
     ref = BucketRef(ns, who, what)
     told = {"resource": what, "add": {name: amount // 1000 for name, amount in amounts.items()}}

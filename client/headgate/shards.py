@@ -7,8 +7,9 @@ share(x, i, n) = share(x, i, 2n) + share(x, i+n, 2n), a shard splits and merges 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from headgate import writes
 from headgate.align import reconcile
@@ -192,7 +193,7 @@ def split_request(
 
 def token(core: Core) -> str:
     """Makes a transaction safe to repeat."""
-    return f"{core.rng.getrandbits(128):032x}"
+    return f"{core.unique.getrandbits(128):032x}"
 
 
 def missing(core: Core, ref: BucketRef, bucket: Bucket) -> Flow[Bucket]:
@@ -336,25 +337,7 @@ def gather(
         drawn = allot(buckets, consume, now, force=force)
         if drawn is None:
             return Short(buckets)
-        after = tuple(
-            bucket.drawn(bucket.limits.amounts(drawn.get(bucket.shard.i, {})), now)
-            for bucket in buckets
-        )
-        actions = [
-            writes.in_transaction(
-                writes.debit(
-                    core.table,
-                    ref,
-                    bucket,
-                    bucket.limits.amounts(drawn[bucket.shard.i]),
-                    now,
-                    fresh=True,
-                    force=force,
-                )
-            )
-            for bucket in buckets
-            if bucket.shard.i in drawn
-        ]
+        actions = debits(core, ref, buckets, drawn, now, force=force)
         (outcome,) = yield from core.call(
             Call(
                 "TransactWriteItems", {"TransactItems": actions, "ClientRequestToken": token(core)}
@@ -362,7 +345,7 @@ def gather(
         )
         match outcome:
             case Answer():
-                return Taken(drawn, after)
+                return Taken(drawn, after(buckets, drawn, now))
             case TransactionFailed() | Conflicted():
                 continue
             case Throttled():
@@ -371,6 +354,43 @@ def gather(
             case _:
                 raise failure(outcome)
     raise contended(ref)
+
+
+def debits(
+    core: Core,
+    ref: BucketRef,
+    buckets: Iterable[Bucket],
+    drawn: Mapping[int, Mapping[str, Millitokens]],
+    now: Milliseconds,
+    *,
+    force: bool,
+) -> list[dict[str, Any]]:
+    """What takes so much from each shard, as actions of a transaction."""
+    return [
+        writes.in_transaction(
+            writes.debit(
+                core.table,
+                ref,
+                bucket,
+                bucket.limits.amounts(drawn[bucket.shard.i]),
+                now,
+                fresh=True,
+                force=force,
+            )
+        )
+        for bucket in buckets
+        if bucket.shard.i in drawn
+    ]
+
+
+def after(
+    buckets: Iterable[Bucket], drawn: Mapping[int, Mapping[str, Millitokens]], now: Milliseconds
+) -> tuple[Bucket, ...]:
+    """The shards as they are when so much was taken from each."""
+    return tuple(
+        bucket.drawn(bucket.limits.amounts(drawn.get(bucket.shard.i, {})), now)
+        for bucket in buckets
+    )
 
 
 def allot(

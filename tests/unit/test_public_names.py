@@ -15,8 +15,8 @@ NAMES = """
     ClockSkewed Entity EntityExists EntityNotFound Event HeadgateError IncompatibleVersion Lease
     Limit LimitCapacity LimitStatus LimitsConfig LimitsNotFound Namespace NamespaceNotFound
     Operated Purged RateLimitExceeded RateLimiter RateLimiterUnavailable Request ResolvedLimits
-    ResourceCapacity SyncLease SyncRateLimiter TableError TableNotFound UsagePage UsageSnapshot
-    UsageSummary ValidationError Version VersionConflict
+    ResourceCapacity Settled SyncLease SyncRateLimiter TableError TableNotFound Ticket TicketExpired
+    TicketSpent UsagePage UsageSnapshot UsageSummary ValidationError Version VersionConflict
 """.split()
 
 METHODS = {
@@ -24,6 +24,7 @@ METHODS = {
     "on_unavailable=None, also=()",
     "acquire_all": "requests, *, max_wait=None, on_unavailable=None",
     "acquire_each": "groups, *, on_unavailable=None",
+    "adjust": "ticket, amounts",
     "available": "entity_id, resource",
     "cache_stats": "",
     "check": "entity_id, resource, consume",
@@ -35,6 +36,7 @@ METHODS = {
     "invalidate_cache": "",
     "list_children": "entity_id",
     "list_limits": "*, entity_id=None, resource=None",
+    "release": "ticket, amounts=None",
     "resolve_limits": "entity_id, resource",
     "set_limits": "limits, *, entity_id=None, resource=None, on_unavailable=None",
     "time_until_available": "entity_id, resource, consume",
@@ -96,6 +98,7 @@ def test_both_leases_have_the_same_methods():
         "limits",
         "limits_of",
         "release",
+        "ticket",
     }
 
 
