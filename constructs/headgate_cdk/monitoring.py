@@ -1,11 +1,12 @@
 """What to watch: metrics, alarms and the dashboard.
 
-| question            | answered by                                                             |
-|---------------------|-------------------------------------------------------------------------|
-| who gets in?        | `Admitted`, which the aggregator counts from the stream                 |
-| who is turned away? | the table's failed conditions: a rejection that was asked for is one    |
-| what does it cost?  | consumed units of the table and of each index, which should be near 0   |
-| does it keep up?    | throttles, age of the stream, errors, batches in the failure queue      |
+| question             | answered by                                                            |
+|----------------------|------------------------------------------------------------------------|
+| who gets in?         | `Admitted`, which the aggregator counts from the stream                |
+| who is turned away?  | the table's failed conditions: a rejection that was asked for is one   |
+| what does it cost?   | consumed units of the table and of each index, which should be near 0  |
+| does it keep up?     | throttles, age of the stream, errors, batches in the failure queue     |
+| how do callers fare? | what their clients tell (`headgate.observe.EmfMetrics`)                |
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 
+from headgate.observe import OUTCOMES
 from headgate_cdk.checks import InvalidOption
 from headgate_cdk.functions import METRICS_NAMESPACE
 from headgate_cdk.table import INDEXES
@@ -40,8 +42,9 @@ WIDTH = 24
 REJECTED = "ConditionalCheckFailedRequests"
 
 
-Row: TypeAlias = "dict[str, dict[str, cloudwatch.Metric]]"
-"""Titles of graphs -> labels of lines -> metrics."""
+Line: TypeAlias = "cloudwatch.Metric | cloudwatch.MathExpression"
+Row: TypeAlias = "dict[str, dict[str, Line]]"
+"""Titles of graphs -> labels of lines -> metrics. What a search finds has labels of its own."""
 
 
 class TableMetrics:
@@ -217,7 +220,7 @@ def make_dashboard(
         dashboard.add_widgets(
             cloudwatch.AlarmStatusWidget(title="Alarms", width=WIDTH, height=3, alarms=list(alarms))
         )
-    rows = [_traffic(watched.table), _cost(watched.table)]
+    rows = [_traffic(watched.table), _callers(), _in_trouble(), _cost(watched.table)]
     if watched.functions:
         rows.append(_processing(watched))
     for row in rows:
@@ -246,6 +249,49 @@ def _traffic(table: TableMetrics) -> Row:
     }
 
 
+def _callers() -> Row:
+    """What clients tell: only those that were given `EmfMetrics`, of all tables of the account."""
+    return {
+        "Acquires by outcome (a minute)": {
+            outcome: _found("Requests", outcome=outcome, joined="SUM") for outcome in OUTCOMES
+        },
+        "Acquires by resource (a minute)": {"": _found("Requests")},
+        "Duration of an acquire (ms, p99)": {"": _found("Duration", "p99")},
+    }
+
+
+def _in_trouble() -> Row:
+    return {
+        "Tokens taken (a minute)": {"": _found("Tokens")},
+        "Without the table": {
+            "Passed": _found("Requests", outcome="degraded", joined="SUM"),
+            "Blocked": _found("Requests", outcome="unavailable", joined="SUM"),
+            "A breaker opened": _found("BreakerOpen", "Maximum", joined="MAX"),
+        },
+        "Contended, refused by the table, lost": {
+            name: _found(name, joined="SUM") for name in ("Contended", "Errors", "Lost")
+        },
+    }
+
+
+def _found(
+    name: str, statistic: str = "Sum", *, outcome: str | None = None, joined: str | None = None
+) -> cloudwatch.MathExpression:
+    """All metrics of this name, a line for each or joined to one. Resources, limits and services
+    are not known here. The search names no dimensions, for it would have to name all of them, and
+    there are metrics with `service` and without.
+    """
+    terms = [f'Namespace="{METRICS_NAMESPACE}"', f'MetricName="{name}"']
+    if outcome is not None:
+        terms.append(f'outcome="{outcome}"')
+    search = f"SEARCH('{' '.join(terms)}', '{statistic}', {int(MINUTE.to_seconds())})"
+    return cloudwatch.MathExpression(
+        expression=search if joined is None else f"{joined}({search})",
+        using_metrics={},
+        period=MINUTE,
+    )
+
+
 def _cost(table: TableMetrics) -> Row:
     parts = {"Table": None, **{index: index for index in INDEXES}}
     return {
@@ -264,7 +310,7 @@ def _cost(table: TableMetrics) -> Row:
 
 def _processing(watched: Watched) -> Row:
     functions = watched.functions
-    failures = {
+    failures: dict[str, Line] = {
         f"{name} errors": function.metric_errors(period=MINUTE)
         for name, function in functions.items()
     }

@@ -115,7 +115,7 @@ def test_app_py_deploys_what_its_context_says(deployed, aws):
     assert len(mappings["EventSourceMappings"]) == 2
     assert aws("sqs").get_queue_attributes(QueueUrl=deployed["DeadLettersUrl"])
     body = aws("cloudwatch").get_dashboard(DashboardName=deployed["Dashboard"])["DashboardBody"]
-    assert len(json.loads(body)["widgets"]) == 9
+    assert len(json.loads(body)["widgets"]) == 15
 
 
 def test_a_deployment_that_fails_takes_back_the_limits_that_it_set(account, deployed):

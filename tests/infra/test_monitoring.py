@@ -1,11 +1,15 @@
 """What there is to watch, and when it calls for help."""
 
+import io
 import json
+import re
 
 import pytest
 from aws_cdk import Duration
 from aws_cdk import aws_sns as sns
 
+from headgate.core import Event
+from headgate.observe import OUTCOMES, EmfMetrics
 from headgate_cdk import AlarmOptions, InvalidOption, RateLimiter
 
 ALARM = "AWS::CloudWatch::Alarm"
@@ -106,6 +110,12 @@ def test_the_dashboard_shows_traffic_cost_and_health(default):
         "Alarms",
         "Admitted and rejected (a minute)",
         "Latency of a write (ms)",
+        "Acquires by outcome (a minute)",
+        "Acquires by resource (a minute)",
+        "Duration of an acquire (ms, p99)",
+        "Tokens taken (a minute)",
+        "Without the table",
+        "Contended, refused by the table, lost",
         "Write units consumed",
         "Read units consumed",
         "Throttled requests",
@@ -121,6 +131,66 @@ def test_the_dashboard_shows_traffic_cost_and_health(default):
         assert [x for x, _ in in_row] == [
             sum(width for _, width in in_row[:i]) for i in range(len(in_row))
         ]
+
+
+def searched(template):
+    """Title -> label -> the namespace, name, outcome and statistic that are searched for."""
+    found = {}
+    for widget in json.loads(dashboard(template))["widgets"]:
+        for line in widget["properties"].get("metrics", []):
+            if "expression" in line[0]:
+                match = SEARCH.fullmatch(line[0]["expression"])
+                label = found.setdefault(widget["properties"]["title"], {})
+                label[line[0].get("label")] = match.groups()
+    return found
+
+
+SEARCH = re.compile(
+    r"(?:(SUM|MAX)\()?SEARCH\('Namespace=\"(\w+)\" MetricName=\"(\w+)\"(?: outcome=\"(\w+)\")?', "
+    r"'(\w+)', 60\)\)?"
+)
+
+
+def test_the_dashboard_finds_what_clients_tell_whatever_their_resources_are_called(default):
+    found = searched(default)
+    assert found["Acquires by outcome (a minute)"] == {
+        outcome: ("SUM", "Headgate", "Requests", outcome, "Sum") for outcome in OUTCOMES
+    }
+    assert found["Without the table"] == {
+        "Passed": ("SUM", "Headgate", "Requests", "degraded", "Sum"),
+        "Blocked": ("SUM", "Headgate", "Requests", "unavailable", "Sum"),
+        "A breaker opened": ("MAX", "Headgate", "BreakerOpen", None, "Maximum"),
+    }
+    # With no label of ours, each line has that of what was found.
+    assert found["Acquires by resource (a minute)"] == {
+        None: (None, "Headgate", "Requests", None, "Sum")
+    }
+
+
+@pytest.mark.parametrize("service", [None, "chat"])
+def test_every_metric_that_a_client_writes_is_on_the_dashboard_and_no_other(default, service):
+    told = {}
+    for line in written(service):
+        (directive,) = line["_aws"]["CloudWatchMetrics"]
+        for metric in directive["Metrics"]:
+            told.setdefault((directive["Namespace"], metric["Name"]), set()).add(
+                line.get("outcome")
+            )
+    asked = [terms for lines in searched(default).values() for terms in lines.values()]
+    assert {terms[1:3] for terms in asked} == set(told)
+    for _, namespace, name, outcome, _ in asked:
+        assert outcome is None or outcome in told[namespace, name]
+
+
+def written(service):
+    """A line for every kind of event."""
+    stream = io.StringIO()
+    metrics = EmfMetrics(service=service, stream=stream)
+    for outcome in OUTCOMES:
+        metrics(Event(outcome, "api", {"ms": 3, "tokens": {"rpm": 1}, "contended": True}))
+    for name in ("breaker_opened", "breaker_closed", "release_lost"):
+        metrics(Event(name, None, {}))
+    return map(json.loads, stream.getvalue().splitlines())
 
 
 def lines(widget):
