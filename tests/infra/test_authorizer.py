@@ -13,7 +13,7 @@ from cdk_nag import AwsSolutionsChecks
 from cfnlint.api import ManualArgs, lint
 
 from authorizer.answers import NAMES
-from authorizer.settings import Settings
+from authorizer.settings import Settings, digest
 from headgate_cdk import (
     AuthorizerScope,
     Caller,
@@ -24,6 +24,7 @@ from headgate_cdk import (
     RateLimiter,
     TokenOptions,
 )
+from tests.docs.examples import ROOT, python_blocks
 
 REST = "AWS::ApiGateway::Authorizer"
 HTTP = "AWS::ApiGatewayV2::Authorizer"
@@ -361,3 +362,21 @@ def test_the_template_is_clean_and_the_construct_passes(new_stack, template_of):
     whole = AwsSolutionsChecks().validate_scope(stack)
     left = {violation.rule_name.partition("[")[0] for violation in whole.violations}
     assert left - set(NOT_OURS) == set()
+
+
+def test_the_guides_code_runs_from_top_to_bottom(stack, template_of):
+    names = {"self": stack, "backend": backend_of(stack)}
+    for block in python_blocks("docs/guide/authorizer.md"):
+        block.run(names)
+    template = template_of(stack)
+    assert template.count(REST) == 2
+    assert template.count(HTTP) == 1
+    assert names["entity_id"] == digest("the-api-key")
+
+
+def test_the_guides_backend_is_the_examples():
+    (block,) = [b for b in python_blocks("docs/guide/authorizer.md") if "def handler" in b.code]
+    example = (ROOT / "examples/authorizer_backend.py").read_text()
+    shown = re.search(r"HEADERS = \{.*?\n\}\n", block.code, re.DOTALL)[0]
+    assert shown in example
+    assert set(re.findall(r': "(\w+)"', shown)) <= set(NAMES.values())
