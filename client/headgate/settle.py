@@ -51,7 +51,6 @@ from headgate.ticket import Ticket, grants_as_data, grants_from_data
 
 ONCE = "#ONCE"
 KEPT = 3_600  # seconds for which a record outlives its ticket: more than clocks differ
-MAX_ACTIONS = 100
 _TRIES = 12
 
 Seen = dict[BucketRef, tuple[Bucket, ...]]
@@ -338,12 +337,8 @@ class _Settlement:
 
     def _transaction(self, step: str, plan: Plan) -> Call:
         """A step and its mark: both or neither."""
+        # One action for each grant that comes or goes, and a ticket has no more than fit.
         actions = [self._mark(step, plan.note), *plan.actions]
-        if len(actions) > MAX_ACTIONS:
-            raise ValidationError(
-                f"this would write to {len(actions) - 1} items at once, and {MAX_ACTIONS - 1} is "
-                "the most: too many buckets, or too many shards of them, for one ticket"
-            )
         return Call(
             "TransactWriteItems",
             {"TransactItems": actions, "ClientRequestToken": shards.token(self.core)},

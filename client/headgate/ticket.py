@@ -68,8 +68,8 @@ class Ticket:
             _check_claim(self.namespace_id, part)
         if len(self.grants) > MAX_GRANTS:
             raise ValidationError(
-                f"a ticket holds tokens of at most {MAX_GRANTS} items, and these are "
-                f"{len(self.grants)}: acquire less at once"
+                f"a ticket holds tokens of at most {MAX_GRANTS} items, each a bucket or a shard of "
+                f"one, and these are {len(self.grants)}"
             )
         if len({(grant.ref, grant.shard) for grant in self.grants}) < len(self.grants):
             raise ValidationError(f"a ticket has one grant for each item: {self.grants!r:.200}")

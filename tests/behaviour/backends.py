@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from moto import mock_aws
 
-from headgate import SyncRateLimiter
+from headgate import SyncRateLimiter, shards
 from headgate.drivers.boto import BotoDriver
 from headgate.effects import Call, Effect, Outcome, Pause
 from headgate.schema import BucketRef
@@ -57,6 +57,25 @@ class Backend:
 
     def close(self) -> None:
         self._stack.close()
+
+
+def run_flow(limiter: Any, flow: Any) -> Any:
+    """What a flow gives, on any adapter's driver."""
+    result = limiter.limiter._driver.run(flow)
+    return limiter.run(result) if hasattr(limiter, "run") else result
+
+
+def split(limiter: Any, times: int, entity_id: str = "alice", resource: str = "gpt-4") -> None:
+    """Splits every shard of a bucket so many times."""
+    core = limiter.limiter._core
+    ref = BucketRef(core.ns, entity_id, resource)
+
+    def flow() -> Any:
+        for _ in range(times):
+            for bucket in (yield from shards.read_all(core, ref)):
+                yield from shards.split(core, ref, bucket)
+
+    run_flow(limiter, flow())
 
 
 @contextmanager

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headgate import Limit, RateLimitExceeded, ValidationError, shards
-from headgate.schema import BucketRef
+from headgate import Limit, RateLimitExceeded, ValidationError
+from tests.behaviour.backends import split
 
 LIMITS = [
     Limit.per_hour("rpm", 60),
@@ -23,21 +23,6 @@ def limiter(backend):
 def take(limiter, entity="alice", **amounts):
     with limiter.acquire(entity, "gpt-4", amounts) as lease:
         return lease
-
-
-def split(limiter, times):
-    """Splits the bucket, on any driver."""
-    core = limiter.limiter._core
-    ref = BucketRef(core.ns, "alice", "gpt-4")
-
-    def flow():
-        for _ in range(times):
-            for bucket in (yield from shards.read_all(core, ref)):
-                yield from shards.split(core, ref, bucket)
-
-    done = limiter.limiter._driver.run(flow())
-    if hasattr(limiter, "run"):
-        limiter.run(done)
 
 
 @pytest.mark.parametrize("splits", [0, 2])
