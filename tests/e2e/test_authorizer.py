@@ -164,3 +164,20 @@ def test_an_outage_blocks_or_passes_as_was_chosen_and_ends(aws, limited, get, wi
         set_environment(aws, function, HEADGATE_ON_UNAVAILABLE="block")
     status, headers, _ = get(api, "/items", **me)
     assert (status, headers["X-RateLimit-Remaining"]) == (200, "1")
+
+
+def test_logs_have_metrics_and_neither_keys_nor_tokens_nor_ids(aws, get, keys):
+    good = bearer(keys.private, iss=keys.url, sub="user-in-logs")
+    get("rest", "/items", x_api_key="key-in-logs")
+    get("rest", "/mine", authorization=good)
+    get("rest", "/mine", authorization=f"{good}x")
+    groups = aws("logs").describe_log_groups()["logGroups"]
+    names = [g["logGroupName"] for g in groups if "AuthorizerLogs" in g["logGroupName"]]
+    said = "\n".join(
+        event["message"]
+        for name in names
+        for event in aws("logs").filter_log_events(logGroupName=name)["events"]
+    )
+    assert '"service": "authorizer", "resource": "api", "outcome": "admitted"' in said
+    for private in ("in-logs", "key:", "user-", good.split(".")[1], good.split(".")[2]):
+        assert private not in said
