@@ -372,6 +372,11 @@ def test_the_guides_code_runs_from_top_to_bottom(stack, template_of):
     assert template.count(REST) == 2
     assert template.count(HTTP) == 1
     assert names["entity_id"] == digest("the-api-key")
+    mapped = template.only("AWS::ApiGatewayV2::Integration", "Elsewhere")
+    assert mapped["RequestParameters"] == {
+        "overwrite:header.x-ratelimit-remaining": "$context.authorizer.remaining"
+    }
+    assert "200" in mapped["ResponseParameters"]
 
 
 def test_the_guides_backend_is_the_examples():
