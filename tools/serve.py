@@ -22,8 +22,9 @@ def main() -> int:
         os.environ.update(engine.environment(running.endpoint_url))
         print("deploying into the embedded emulator with the CDK ...", flush=True)
         outputs = deploy.bootstrap_and_deploy(running.endpoint_url, STACK)["Limits"]
-        print(f"export API={address(running.endpoint_url, outputs['ApiId'])}", flush=True)
-        print("It runs until you press Ctrl-C.", flush=True)
+        print("It runs until you press Ctrl-C. In another terminal:\n")
+        for name, value in settings(address(running.endpoint_url, outputs["ApiId"])).items():
+            print(f"export {name}={value}", flush=True)
         with suppress(KeyboardInterrupt):
             signal.pause()
     return 0
@@ -34,6 +35,17 @@ def address(endpoint_url: str, api_id: str) -> str:
     port = endpoint_url.rpartition(":")[2]
     # Names below localhost are this machine's, to curl and to most clients.
     return f"http://{api_id}.execute-api.localhost:{port}"
+
+
+def settings(url: str) -> dict[str, str]:
+    """What the commands of the documentation are given."""
+    aws = engine.environment(url)
+    return {
+        "API": url,
+        **{
+            name: aws[name] for name in ("AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        },
+    }
 
 
 def _end(*_: object) -> None:

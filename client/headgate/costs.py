@@ -15,12 +15,12 @@ from headgate.bucket import Millitokens
 from headgate.core import Core
 from headgate.effects import Flow
 from headgate.errors import ValidationError
-from headgate.limit import as_amounts
+from headgate.limit import LimitSet, as_amounts, whole
 from headgate.records import Costs, config_keys
 from headgate.schema import BucketRef
 
-Consume: TypeAlias = Mapping[str, int] | str
-"""Amounts by limit, or the name of an operation that stands for them."""
+Consume: TypeAlias = Mapping[str, int] | str | int
+"""Amounts by limit, the name of an operation that stands for them, or a number: of every limit."""
 
 MAX_OPERATIONS = 200
 _OPERATION = re.compile(r"[A-Za-z][A-Za-z0-9._:/-]{0,63}")
@@ -52,14 +52,31 @@ def checked_consume(consume: object) -> None:
     """What can be known to be wrong before anything is read."""
     if isinstance(consume, str):
         checked_operation(consume)
+    elif isinstance(consume, int):
+        whole("consume", consume)
     else:
         as_amounts("consume", consume)
 
 
-def amounts(core: Core, ref: BucketRef, consume: Consume) -> Flow[dict[str, Millitokens]]:
+def spelled_out(consume: Consume) -> bool:
+    """Whether the amounts are there, and not in the configuration."""
+    return not isinstance(consume, str | int)
+
+
+def amounts(
+    core: Core,
+    ref: BucketRef,
+    consume: Consume,
+    explicit: LimitSet | None = None,
+    *,
+    strong: bool = False,
+) -> Flow[dict[str, Millitokens]]:
     """The amounts that are meant. An operation's come from the cached configuration; one that it
     does not have is looked for once more before it is refused.
     """
+    if isinstance(consume, int):
+        limits = explicit or (yield from _limits(core, ref, strong=strong))
+        return as_amounts("consume", dict.fromkeys(limits.names, consume))
     if not isinstance(consume, str):
         return as_amounts("consume", consume)
     known = _cached(core, ref)
@@ -76,6 +93,16 @@ def amounts(core: Core, ref: BucketRef, consume: Consume) -> Flow[dict[str, Mill
             f"{listed}"
         )
     return as_amounts(f"costs[{consume!r}]", known[consume])
+
+
+def _limits(core: Core, ref: BucketRef, *, strong: bool) -> Flow[LimitSet]:
+    """The limits in force, as far as is known here without a read. What is not up to date
+    makes no wrong draw: the bucket knows better, and refuses limits that it does not have.
+    """
+    view = core.views.get(ref)
+    if view is not None and not strong and config.known(core, ref, core.now()) is None:
+        return view.bucket.limits
+    return (yield from config.resolve(core, ref, strong=strong)).limits
 
 
 def _cached(core: Core, ref: BucketRef) -> Costs | None:

@@ -334,13 +334,27 @@ def _taken(core: Core, wanted: Wanted, trouble: HeadgateError | None) -> Flow[Ho
         if trouble is not None:
             raise trouble
         ns = yield from opened(core)
-        hold = Hold(core, (yield from _parts(core, ns, wanted)))
-        hold.keep((yield from take(core, hold.parts)))
+        hold = yield from _drawn(core, ns, wanted)
     except RateLimiterUnavailable as error:
         if not error.throttled:
             raise
         # Too much to do is no outage: whatever was throttled, the answer is no for the moment.
         raise contended(_ref(REGISTRY, wanted.requests[0])) from error
+    return hold
+
+
+def _drawn(core: Core, ns: NamespaceId, wanted: Wanted) -> Flow[Hold]:
+    parts = yield from _parts(core, ns, wanted)
+    try:
+        drawn = yield from take(core, parts)
+    except ValidationError:
+        # A number is so much of every limit: other limits may be in force than were known.
+        was, parts = parts, (yield from _parts(core, ns, wanted, strong=True))
+        if parts == was:
+            raise
+        drawn = yield from take(core, parts)
+    hold = Hold(core, parts)
+    hold.keep(drawn)
     return hold
 
 
@@ -360,7 +374,7 @@ def _check(wanted: Wanted) -> None:
         costs.checked_consume(request.consume)
         if request.limits is not None:
             limits = LimitSet(request.limits)
-            if not isinstance(request.consume, str):
+            if costs.spelled_out(request.consume):
                 limits.amounts(as_amounts("consume", request.consume))
 
 
@@ -368,21 +382,25 @@ def _ref(ns: NamespaceId, request: Request) -> BucketRef:
     return BucketRef(ns, checked_entity(request.entity_id), checked_resource(request.resource))
 
 
-def _parts(core: Core, ns: NamespaceId, wanted: Wanted) -> Flow[tuple[Part, ...]]:
+def _parts(
+    core: Core, ns: NamespaceId, wanted: Wanted, *, strong: bool = False
+) -> Flow[tuple[Part, ...]]:
     parts = []
     for request in wanted.requests:
-        ref = _ref(ns, request)
-        amounts = yield from costs.amounts(core, ref, request.consume)
-        parts.append(Part(ref, amounts, _given(core, request)))
+        ref, given = _ref(ns, request), _given(core, request)
+        amounts = yield from costs.amounts(core, ref, request.consume, given, strong=strong)
+        parts.append(Part(ref, amounts, given))
     return tuple(parts)
 
 
 def _unmetered(core: Core, wanted: Wanted) -> tuple[Part, ...]:
-    """The parts of a lease that drew nothing: what an operation costs cannot be known now."""
+    """The parts of a lease that drew nothing: what an operation costs, or how many limits there
+    are, cannot be known now.
+    """
     return tuple(
         Part(
             _ref(core.ns or REGISTRY, request),
-            {} if isinstance(request.consume, str) else as_amounts("consume", request.consume),
+            as_amounts("consume", request.consume) if costs.spelled_out(request.consume) else {},
             _given(core, request),
         )
         for request in wanted.requests

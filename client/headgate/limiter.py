@@ -124,6 +124,13 @@ class _Limiter(ABC):
         return cls(**options)
 
     @property
+    def on_unavailable(self) -> OnUnavailable:
+        """What an outage means, unless a call says otherwise: the stored policy as it was last
+        read, or else the constructor's.
+        """
+        return self._core.stored_policy or self._core.settings.on_unavailable
+
+    @property
     def breaker(self) -> BreakerState:
         """Whether requests are sent at all."""
         return self._core.breaker.state

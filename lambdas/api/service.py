@@ -14,6 +14,7 @@ from headgate import (
     CheckResult,
     HeadgateError,
     RateLimitExceeded,
+    Settled,
     SyncLease,
     SyncRateLimiter,
     Ticket,
@@ -120,10 +121,10 @@ class Service:
         except HeadgateError as error:
             return answers.failed(error)
 
-    def _settled(self, settled: Any) -> Answer:
+    def _settled(self, settled: Settled) -> Answer:
         ticket = settled.ticket
-        who, what, _ = ticket.parts[0]
-        named = asks.known(who, what, self.scopes)
+        ref = ticket.parts[0].ref
+        named = asks.known(ref.entity_id, ref.resource, self.scopes)
         told = answers.settled([(named, settled.limits)], done=settled.done, held=ticket.consumed)
         return self._leased(told, ticket)
 

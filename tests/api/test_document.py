@@ -24,8 +24,8 @@ def test_the_function_the_document_and_the_construct_have_the_same_operations():
     source = (ROOT / "constructs/headgate_cdk/api.py").read_text()
     routed = set(re.findall(r'\("(GET|POST)", "([^"]+)"\)', source))
     assert routed == described
-    rules = [(route.method[0], route.path) for route in handler.app._static_routes]
-    rules += [(route.method[0], route.path) for route in handler.app._dynamic_routes]
+    rules = [(route.method, route.path) for route in handler.app._static_routes]
+    rules += [(route.method, route.path) for route in handler.app._dynamic_routes]
     known = {(method, path.replace(".+", "{identifier}/{resource}")) for method, path in rules}
     assert known == described
 

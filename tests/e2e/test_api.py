@@ -6,17 +6,22 @@ import json
 import os
 import re
 import subprocess
+import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
 import pytest
+import requests
 import schemathesis
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance, unsupported_method
 
 import deploy
+import engine
 import serve
 from headgate import Limit, SyncRateLimiter
 from tests.docs.examples import ROOT
@@ -40,13 +45,45 @@ def url(account, deployed):
 
 
 @pytest.fixture(scope="module")
-def http(account, deployed):
-    """A client of the API. Not every resolver knows names below localhost: the header says it."""
-    address = httpx.URL(serve.address(account, deployed["ApiId"]))
-    host = f"{address.host}:{address.port}"
-    limits = httpx.Limits(max_connections=50)
-    with httpx.Client(base_url=account, headers={"host": host}, timeout=60, limits=limits) as made:
-        yield made
+def by_path(account, deployed):
+    """The same place by another name: not every resolver knows names below localhost."""
+    return f"{account}/_aws/execute-api/{deployed['ApiId']}/$default"
+
+
+class Signed(requests.auth.AuthBase):
+    """Signs requests as those of AWS are signed."""
+
+    def __call__(self, request):
+        signed = AWSRequest(request.method, request.url, data=request.body or b"")
+        SigV4Auth(Credentials("testing", "testing"), "execute-api", engine.REGION).add_auth(signed)
+        request.headers.update(dict(signed.headers))
+        return request
+
+
+class Http:
+    """A client of the API. Connections are kept, by each thread its own."""
+
+    def __init__(self, base):
+        self._base = base
+        self._local = threading.local()
+
+    @property
+    def session(self):
+        if not hasattr(self._local, "session"):
+            self._local.session = requests.Session()
+            self._local.session.auth = Signed()
+        return self._local.session
+
+    def post(self, path, body):
+        return self.session.post(self._base + path, json=body, timeout=60)
+
+    def get(self, path):
+        return self.session.get(self._base + path, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def http(by_path):
+    return Http(by_path)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +93,7 @@ def limiter(account, deployed):
 
 
 def check(http, **body):
-    return http.post("/v1/ratelimit/check", json=body)
+    return http.post("/v1/ratelimit/check", body)
 
 
 @pytest.mark.timeout(120)
@@ -74,9 +111,14 @@ def test_a_deployed_check_limits_and_a_lease_is_given_back(http, limiter):
     )
     lease = leased.json()["lease"]
     for done in (True, False):
-        given_back = http.post("/v1/ratelimit/lease/release", json={"lease": lease})
+        given_back = http.post("/v1/ratelimit/lease/release", {"lease": lease})
         assert given_back.json()["done"] is done, given_back.text
     assert limiter.available("e2e-1", "chat")["tokens"] == 10_000
+
+
+def test_who_does_not_sign_is_turned_away_before_the_function(by_path):
+    answer = requests.post(f"{by_path}/v1/ratelimit/check", json={}, timeout=60)
+    assert answer.status_code == 403
 
 
 def test_status_and_health_answer(http):
@@ -89,24 +131,25 @@ def test_status_and_health_answer(http):
 @pytest.mark.parametrize("page", ["README.md", "docs/guide/api.md"])
 def test_the_commands_of_the_documentation_answer(page, url):
     blocks = re.findall(r"^```sh\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
-    calls = [block for block in blocks if "curl" in block]
-    assert calls
-    for block in calls:
-        ran = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block.replace("curl -s", "curl -s -w '\\n'")],
-            env={**os.environ, "API": url},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert ran.returncode == 0, ran.stderr
-        answers = [json.loads(line) for line in ran.stdout.splitlines() if line.strip()]
-        assert answers, block
-        assert [answer for answer in answers if "error" in answer or "message" in answer] == []
+    calls = "".join(blocks).replace("curl -s", "curl -s -w '\\n'")
+    ran = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", calls],
+        env={**os.environ, **serve.settings(url)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ran.returncode == 0, ran.stderr
+    answers = [json.loads(line) for line in ran.stdout.splitlines() if line.strip()]
+    asked = len(re.findall(r"^ask ", calls, re.MULTILINE))
+    assert len(answers) == asked > 0, ran.stdout
+    assert [one for one in answers if "error" in one or "message" in one] == []
 
 
-schema = schemathesis.openapi.from_path(ROOT / "docs/openapi.json")
+# Every request of this test is signed; what becomes of others is tested above.
+DOCUMENT = {**json.loads((ROOT / "docs/openapi.json").read_text()), "security": []}
+schema = schemathesis.openapi.from_dict(DOCUMENT)
 
 
 @pytest.mark.timeout(300)
@@ -117,10 +160,10 @@ schema = schemathesis.openapi.from_path(ROOT / "docs/openapi.json")
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-def test_whatever_is_sent_the_answer_is_as_the_document_says(case, account, deployed):
-    base = f"{account}/_aws/execute-api/{deployed['ApiId']}/$default"
+def test_whatever_is_sent_the_answer_is_as_the_document_says(case, http, by_path):
     case.call_and_validate(
-        base_url=base,
+        base_url=by_path,
+        session=http.session,
         # Requests that fit may ask for limits that nobody has set, or for more than is there;
         # and the gateway answers methods that it has no route for itself.
         excluded_checks=[positive_data_acceptance, unsupported_method],

@@ -111,3 +111,48 @@ def test_a_short_operation_is_rejected_with_its_amounts(user):
 def test_costs_that_can_never_be_right_are_refused(limiter, costs):
     with pytest.raises(ValidationError):
         limiter.set_costs(costs, resource="reports")
+
+
+def test_a_number_is_so_much_of_every_limit(user):
+    with user.acquire("acme", "reports", 2) as lease:
+        assert lease.consumed == {"rpm": 2, "units": 2}
+    assert user.available("acme", "reports") == {"rpm": 58, "units": 998}
+    assert user.check("acme", "reports", 58).allowed
+    assert not user.check("acme", "reports", 59).allowed
+
+
+def test_a_number_costs_no_more_requests_than_amounts_do(user):
+    with user.acquire("acme", "reports", 1):
+        pass
+    with user.sending() as sent, user.acquire("acme", "reports", 1):
+        pass
+    assert sent == ["UpdateItem"]
+
+
+def test_a_number_follows_limits_that_were_changed_by_others(backend, limiter, user):
+    with user.acquire("acme", "reports", 1):
+        pass
+    limiter.set_limits([Limit.per_hour("calls", 10)], entity_id="acme", resource="reports")
+    with user.acquire("acme", "reports", 1) as lease:
+        assert lease.consumed == {"calls": 1}
+    assert user.available("acme", "reports") == {"calls": 9}
+
+
+def test_a_number_goes_by_the_limits_of_the_call(user):
+    given = [Limit.per_hour("own", 5)]
+    with user.acquire("acme", "mine", 5, limits=given) as lease:
+        assert lease.consumed == {"own": 5}
+
+
+def test_a_number_that_passes_in_an_outage_holds_nothing(user):
+    user.cut()
+    with user.acquire("acme", "reports", 1) as lease:
+        assert lease.degraded
+        assert lease.consumed == {}
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, 10**13, 1.5])
+def test_a_number_that_cannot_be_right_is_shown(user, wrong):
+    with pytest.raises(ValidationError, match=repr(wrong)), user.acquire("acme", "reports", wrong):
+        pass
+    assert user.available("acme", "reports") == {"rpm": 60, "units": 1_000}

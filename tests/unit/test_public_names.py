@@ -50,7 +50,7 @@ OTHER_METHODS = set(
     top_up update_entity
     """.split()
 )
-PROPERTIES = {"breaker", "clock_offset"}
+PROPERTIES = {"breaker", "clock_offset", "on_unavailable"}
 
 
 def public(kind):

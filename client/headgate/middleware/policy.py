@@ -19,6 +19,7 @@ from headgate.errors import (
     RateLimitExceeded,
     ValidationError,
 )
+from headgate.headers import degraded_headers
 from headgate.lease import Request
 from headgate.limit import Limit
 from headgate.middleware.http import Incoming, Outgoing
@@ -114,7 +115,7 @@ class Policy(Scope):
         """The headers of an answer that passed."""
         if not self.show:
             return {}
-        return lease.headers() | (_degraded(lease.degraded_reason) if lease.degraded else {})
+        return lease.headers() | (degraded_headers(lease.degraded_reason) if lease.degraded else {})
 
     def correction(
         self, incoming: Incoming, outgoing: Outgoing, lease: Lease | SyncLease
@@ -150,7 +151,7 @@ def refusal(error: HeadgateError, requests: Named) -> Refusal:
             return _exceeded(error, requests)
         case RateLimiterUnavailable():
             body = {"error": "rate_limiter_unavailable", "degraded": True}
-            told = {"Retry-After": str(UNAVAILABLE_RETRY_AFTER), **_degraded(error.reason)}
+            told = {"Retry-After": str(UNAVAILABLE_RETRY_AFTER), **degraded_headers(error.reason)}
             return Refusal(503, body, error, told)
         case _:
             # No permission, no table, no such limit: a fault of this deployment, not of its caller.
@@ -171,9 +172,3 @@ def _exceeded(error: RateLimitExceeded, requests: Named) -> Refusal:
         body["reason"] = error.reason
     headers = {**error.headers(), "X-RateLimit-Scope": ", ".join(blocked)}
     return Refusal(429, body, error, headers)
-
-
-def _degraded(reason: str | None) -> dict[str, str]:
-    # The reason may quote an endpoint or an exception: a header has one line of plain characters.
-    plain = " ".join((reason or "unknown").split()).encode("ascii", "replace").decode()
-    return {"X-RateLimit-Degraded": "true", "X-RateLimit-Degraded-Reason": plain[:200]}
