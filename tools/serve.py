@@ -31,10 +31,10 @@ def main() -> int:
 
 
 def address(endpoint_url: str, api_id: str) -> str:
-    """Where the emulator answers for an HTTP API."""
-    port = endpoint_url.rpartition(":")[2]
-    # Names below localhost are this machine's, to curl and to most clients.
-    return f"http://{api_id}.execute-api.localhost:{port}"
+    """Where the emulator answers for an HTTP API: by path, since a name below localhost is not
+    known to every resolver, and would leave `/health` to the emulator itself.
+    """
+    return f"{endpoint_url}/_aws/execute-api/{api_id}"
 
 
 def settings(url: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from api.asks import Ask, Named
 from headgate import (
     HeadgateError,
+    LimitsNotFound,
     LimitStatus,
     RateLimiterUnavailable,
     RateLimitExceeded,
@@ -111,6 +112,9 @@ def failed(error: HeadgateError) -> Answer:
             return _error(403, "lease_spent", str(error))
         case RateLimitExceeded():
             return _error(429, "contended", str(error), error.headers())
+        case LimitsNotFound():
+            what = str(error).partition(":")[0]
+            return _error(400, "no_limits", f"{what}: set some for the resource or the system")
         case ValidationError():
             return _error(400, "bad_request", str(error))
         case RateLimiterUnavailable():

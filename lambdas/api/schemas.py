@@ -269,14 +269,15 @@ def parse(name: str, body: str | bytes | None) -> Mapping[str, Any]:
 
 
 def _sentence(error: fastjsonschema.JsonSchemaValueException) -> str:
-    """What is wrong, the value, and what is allowed."""
+    """What is wrong: the value, and what is allowed."""
     where = ".".join(str(step) for step in error.path[1:]) or "the body"
-    rule = str(error.message).partition(" must ")[2] or str(error.message)
-    allowed = (error.definition or {}).get("description")
     shown = json.dumps(error.value)
     given = shown if len(shown) <= 200 else f"{shown[:200]}..."
-    told = f"{where} must {rule}: {given}"
-    return f"{told}; allowed is {allowed}" if allowed else told
+    allowed = (error.definition or {}).get("description")
+    if allowed:
+        return f"{where} is {given}: allowed is {allowed}"
+    rule = str(error.message).partition(" ")[2]
+    return f"{where} {rule}: {given}"
 
 
 def _parsed(text: str) -> int | float:

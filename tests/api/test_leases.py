@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from api.answers import BadLease
 from api.signing import Signer
-from headgate import Limit
+from headgate import Limit, Ticket
 
 CHAT = [Limit.per_day("calls", 10), Limit.per_day("tokens", 1000)]
 
@@ -112,8 +112,6 @@ def test_a_lease_of_another_namespace_is_refused(chat):
     other = Signer(lambda stage: "k" * 64 if stage == "AWSCURRENT" else None)
     ticket = other.read(lease).as_dict()
     text = json.dumps(ticket).replace("behaviours_", "elsewhere_x")
-    from headgate import Ticket
-
     other.ready()
     moved = other.sign(Ticket.from_dict(json.loads(text)))
     assert chat.post("lease/release", lease=moved).status == 400
@@ -166,9 +164,9 @@ def test_without_a_key_nothing_is_taken(chat):
         ("release", {"tokens": 501}, "501"),
         ("adjust", {"tokens": -501}, "501"),
         ("adjust", {"minutes": 1}, "'minutes'"),
-        ("adjust", {}, "tokens must"),
-        ("release", {"tokens": 0}, "tokens.tokens must"),
-        ("adjust", {"tokens": 1.5}, "tokens.tokens must"),
+        ("adjust", {}, "tokens is {}"),
+        ("release", {"tokens": 0}, "tokens.tokens must be bigger than or equal to 1: 0"),
+        ("adjust", {"tokens": 1.5}, "tokens.tokens must be integer: 1.5"),
     ],
 )
 def test_a_correction_that_cannot_be_right_is_400(chat, operation, tokens, says):

@@ -1,6 +1,7 @@
 """The table goes away and comes back: what the policy says, and what health tells."""
 
-from headgate import Limit
+from headgate import AccessDenied, Limit
+from headgate.effects import Throttled
 
 
 def opened(api):
@@ -101,7 +102,6 @@ def test_a_lease_is_settled_when_the_table_is_back(make_api):
 
 def test_a_table_that_refuses_is_503_without_details(make_api, monkeypatch):
     api = make_api()
-    from headgate import AccessDenied
 
     def refuse(*_args, **_options):
         raise AccessDenied("arn:aws:iam::111122223333:role/secret-role may not")
@@ -114,8 +114,6 @@ def test_a_table_that_refuses_is_503_without_details(make_api, monkeypatch):
 
 
 def test_contention_is_429_and_says_when(api):
-    from headgate.effects import Throttled
-
     assert api.check().status == 200
     api.adapter.wire = lambda call, send: Throttled("too much", of_key=False)
     answer = api.check("u1", tokens={"calls": 1})

@@ -44,12 +44,6 @@ def url(account, deployed):
     return serve.address(account, deployed["ApiId"])
 
 
-@pytest.fixture(scope="module")
-def by_path(account, deployed):
-    """The same place by another name: not every resolver knows names below localhost."""
-    return f"{account}/_aws/execute-api/{deployed['ApiId']}/$default"
-
-
 class Signed(requests.auth.AuthBase):
     """Signs requests as those of AWS are signed."""
 
@@ -82,8 +76,8 @@ class Http:
 
 
 @pytest.fixture(scope="module")
-def http(by_path):
-    return Http(by_path)
+def http(url):
+    return Http(url)
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +110,8 @@ def test_a_deployed_check_limits_and_a_lease_is_given_back(http, limiter):
     assert limiter.available("e2e-1", "chat")["tokens"] == 10_000
 
 
-def test_who_does_not_sign_is_turned_away_before_the_function(by_path):
-    answer = requests.post(f"{by_path}/v1/ratelimit/check", json={}, timeout=60)
+def test_who_does_not_sign_is_turned_away_before_the_function(url):
+    answer = requests.post(f"{url}/v1/ratelimit/check", json={}, timeout=60)
     assert answer.status_code == 403
 
 
@@ -145,6 +139,9 @@ def test_the_commands_of_the_documentation_answer(page, url):
     asked = len(re.findall(r"^ask ", calls, re.MULTILINE))
     assert len(answers) == asked > 0, ran.stdout
     assert [one for one in answers if "error" in one or "message" in one] == []
+    if page == "README.md":
+        assert [one.get("remaining") for one in answers[:2]] == [4, 9]
+        assert answers[-1] == {"status": "healthy", "breaker": "closed", "reason": None}
 
 
 # Every request of this test is signed; what becomes of others is tested above.
@@ -160,9 +157,9 @@ schema = schemathesis.openapi.from_dict(DOCUMENT)
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-def test_whatever_is_sent_the_answer_is_as_the_document_says(case, http, by_path):
+def test_whatever_is_sent_the_answer_is_as_the_document_says(case, http, url):
     case.call_and_validate(
-        base_url=by_path,
+        base_url=url,
         session=http.session,
         # Requests that fit may ask for limits that nobody has set, or for more than is there;
         # and the gateway answers methods that it has no route for itself.
