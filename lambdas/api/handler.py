@@ -40,7 +40,7 @@ def service() -> Service:
 
 
 def _secrets() -> Any:
-    settings = Config(connect_timeout=1, read_timeout=2, retries={"mode": "standard"})
+    settings = Config(connect_timeout=1, read_timeout=2, retries={"total_max_attempts": 2})
     return boto3.client("secretsmanager", config=settings)
 
 

@@ -13,6 +13,7 @@ from api.signing import Signer
 from headgate import (
     CheckResult,
     HeadgateError,
+    RateLimiterUnavailable,
     RateLimitExceeded,
     Settled,
     SyncLease,
@@ -54,7 +55,7 @@ class Service:
             return self._told(outcome, joined, seconds)
         _bound(sum(map(len, several)))
         if body.get("dry_run"):
-            results = [self._attempt(ask) for ask in several]
+            results = self._looks(several)
         else:
             taken = zip(self._take(several), several, strict=True)
             results = [self._told(outcome, ask, seconds) for outcome, ask in taken]
@@ -115,11 +116,17 @@ class Service:
         request = named.request
         return self.limiter.check(request.entity_id, request.resource, request.consume)
 
-    def _attempt(self, ask: Ask) -> Answer:
-        try:
-            return self._look(ask)
-        except HeadgateError as error:
-            return answers.failed(error)
+    def _looks(self, several: Sequence[Ask]) -> list[Answer]:
+        results: list[Answer] = []
+        down: Answer | None = None
+        for ask in several:
+            try:
+                # One that waited for a table which does not answer waited for all.
+                results.append(down or self._look(ask))
+            except HeadgateError as error:
+                results.append(answers.failed(error))
+                down = results[-1] if isinstance(error, RateLimiterUnavailable) else None
+        return results
 
     def _settled(self, settled: Settled) -> Answer:
         ticket = settled.ticket

@@ -89,6 +89,16 @@ def test_a_batch_in_an_outage_says_so_for_each(make_api):
     assert [result["status"] for result in answer.json["results"]] == [503, 503]
 
 
+def test_a_dry_run_of_many_waits_for_the_table_once(make_api):
+    api = make_api()
+    api.adapter.cut()
+    requests = [{"identifier": f"u{n}", "resource": "api"} for n in range(25)]
+    with api.adapter.sending() as sent:
+        answer = api.post("batch", requests=requests, dry_run=True)
+    assert {result["status"] for result in answer.json["results"]} == {503}
+    assert len(sent) == 2  # a request, and its repetition
+
+
 def test_a_lease_is_settled_when_the_table_is_back(make_api):
     api = make_api(on_unavailable="block")
     lease = api.check(tokens={"calls": 2}, lease_seconds=600).json["lease"]
