@@ -131,16 +131,6 @@ def test_the_access_log_names_routes_and_no_paths(stack, template_of):
     assert stage["StageName"] == "$default"
 
 
-def test_the_function_has_what_it_imports(stack, template_of, tmp_path):
-    """The package that checks requests is in the asset beside those that all functions have."""
-    from headgate_cdk import staging
-
-    files = staging.function_files("api", packages=(*staging.PACKAGES, "fastjsonschema"))
-    assert "api/handler.py" in files
-    assert "fastjsonschema/__init__.py" in files
-    assert "aws_lambda_powertools/__init__.py" in files
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [

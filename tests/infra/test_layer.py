@@ -15,7 +15,8 @@ import headgate
 from headgate_cdk import RateLimiter, staging
 
 ROOT = Path(__file__).resolve().parents[2]
-FUNCTIONS = ("aggregator", "archiver")
+# Each function, and the packages that it has beyond those of all.
+FUNCTIONS = {"aggregator": (), "archiver": (), "authorizer": (), "api": ("fastjsonschema",)}
 COMPILED = (".so", ".pyd", ".dylib", ".dll", ".pyc")
 
 
@@ -85,9 +86,13 @@ def test_two_stacks_synthesize_the_same_asset(new_stack, template_of):
     assert len(keys) == 1
 
 
+def packed(function):
+    return staging.function_files(function, packages=(*staging.PACKAGES, *FUNCTIONS[function]))
+
+
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_no_compiled_file_enters_a_function(function):
-    files = staging.function_files(function)
+    files = packed(function)
     assert f"{function}/handler.py" in files
     assert [name for name in files if name.endswith(COMPILED) or "__pycache__" in name] == []
 
@@ -116,7 +121,7 @@ print(botocore.__file__, wrapt.__file__)
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_function_starts_from_its_package_the_layer_and_the_runtime(function, runtime, tmp_path):
-    package = staging.stage(staging.function_files(function), tmp_path)
+    package = staging.stage(packed(function), tmp_path)
     layer = staging.stage(staging.client_files(), tmp_path)
     ran = subprocess.run(
         # -S: without the packages of the environment that synthesizes.
@@ -146,7 +151,7 @@ def test_everything_that_the_packages_need_is_packed_or_provided():
         return re.sub(r"[-_.]+", "-", name).lower()
 
     known = {plain(name) for name in (*staging.PACKAGES, *staging.PROVIDED)}
-    for package in staging.PACKAGES:
+    for package in {*staging.PACKAGES, *(each for more in FUNCTIONS.values() for each in more)}:
         needs = [need for need in metadata.requires(package) or [] if "extra ==" not in need]
         for need in needs:
             assert plain(re.match(r"[A-Za-z0-9._-]+", need)[0]) in known, (package, need)
