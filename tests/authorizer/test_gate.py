@@ -143,10 +143,11 @@ def test_an_unverified_claim_neither_empties_anothers_bucket_nor_invents_one(
     assert limiter.available("anonymous", "api") == {"calls": 0}
 
 
-def test_claims_that_another_authorizer_left_are_not_believed(make_gate, limiter):
+@pytest.mark.parametrize("token", [TOKEN, None])
+def test_claims_that_another_authorizer_left_are_not_believed(make_gate, limiter, token):
     event = events.http()
     event["requestContext"]["authorizer"] = {"jwt": {"claims": {"sub": "user-1"}}}
-    assert allowed(make_gate(CLAIM, token=TOKEN).answer(event))
+    assert allowed(make_gate(CLAIM, token=token).answer(event))
     assert limiter.available("user-1", "api") == {"calls": 3}
 
 
