@@ -148,6 +148,7 @@ class _Settlement:
         self.kept = kept
         self.back = back
         self.first = ticket.parts[0].ref
+        self.who = f"{core.unique.getrandbits(48):012x}"  # tells its own marks from others'
         self.standing: tuple[Bucket, ...] = ()
 
     def run(self) -> Flow[Settled]:
@@ -208,7 +209,8 @@ class _Settlement:
                     "use the one that this gave"
                 )
             if record is not None and step in record:
-                return False, record[step]["S"]
+                who, _, note = record[step]["S"].partition(" ")
+                return who == self.who, note
             planned = yield from plan(seen)
             if planned is None:
                 continue
@@ -359,7 +361,7 @@ class _Settlement:
                 "ExpressionAttributeNames": {"#ttl": "ttl"},
                 "ExpressionAttributeValues": {
                     ":m": {"S": self.meaning},
-                    ":s": {"S": note},
+                    ":s": {"S": f"{self.who} {note}"},
                     ":ttl": {"N": str(self.ticket.expires + KEPT)},
                     **{f":{name}": value for name, value in in_namespace(ns, pk).items()},
                 },

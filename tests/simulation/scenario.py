@@ -12,6 +12,7 @@ from headgate.errors import HeadgateError, RateLimitExceeded
 from headgate.lease import Request, Wanted, admit
 from headgate.limit import Limit
 from headgate.schema import BucketRef, EntityId, NamespaceId, Resource
+from tests.simulation.tickets import Tickets
 from tests.simulation.watch import Broken, Watcher
 from tests.simulation.world import Client, Faults, World
 
@@ -28,6 +29,7 @@ KINDS = (
     "sharded",
     "cascade",
     "operated",
+    "tickets",
     "everything",
 )
 
@@ -35,7 +37,7 @@ KINDS = (
 def faults_of(kind: str, rng: random.Random) -> Faults:
     """How this kind of day treats its clients."""
     faults = Faults(latency=rng.choice([3, 20, 150]))
-    if kind in ("faulty", "operated", "everything"):
+    if kind in ("faulty", "operated", "tickets", "everything"):
         faults.lost, faults.repeated = rng.choice([0.02, 0.1]), rng.choice([0.0, 0.05])
         faults.crash = rng.choice([0.0, 0.01])
         faults.throttled, faults.conflicted = rng.choice([0.0, 0.03]), rng.choice([0.0, 0.03])
@@ -72,6 +74,8 @@ class Day:
         self.ids = [f"e{i}" for i in range(self.rng.randint(1, 3))]
         self.current = limits(self.rng)
         self.stats = {"admitted": 0, "rejected": 0, "contended": 0, "unavailable": 0, "calls": 0}
+        self.stats |= {"settled": 0, "replayed": 0, "spent": 0}
+        self.tickets = Tickets(self)
         self.count = 1 if self.kind == "plain" and seed % 2 else self.rng.randint(2, 6)
         self.operations = self.rng.randint(8, 25)
         # How a day's clients think: in milliseconds, or with long silences.
@@ -88,6 +92,11 @@ class Day:
             client.holds = []
             self.world.start(client, self._life(client), self.rng.randint(0, self.pace))
         self.world.run()
+        if self.tickets.attempts:
+            self.world.faults = Faults()
+            closer = self.world.client("closer")
+            self.world.start(closer, self.tickets.close(closer))
+            self.world.run()
         self.watch_at_rest()
         return self.stats
 
@@ -95,12 +104,15 @@ class Day:
         for client in self.world.clients:
             if not client.crashed:
                 self.watch.check_ledger(client)
+        self.tickets.check()
 
     # ------------------------------------------------------------ scripts
 
     def _set_up(self, core: Core):
         yield from admin.set_limits(core, self.current, resource=RESOURCE)
-        if self.kind in ("cascade", "everything"):
+        if self.kind in ("cascade", "everything") or (
+            self.kind == "tickets" and self.rng.random() < 0.5
+        ):
             yield from entities.create_entity(core, "top")
             yield from entities.create_entity(
                 core, "middle", parent_id="top", cascade=self.rng.random() < 0.7
@@ -138,6 +150,11 @@ class Day:
             weighted += [(self.acquire_several, 3), (self.move, 1)]
         if self.kind == "operated":
             weighted += [(self.reset, 1), (self.top_up, 1), (self.split, 1), (self.merge, 1)]
+        if self.kind == "tickets":
+            weighted += [(self.acquire_several, 3), (self.settle, 12), (self.split, 1)]
+            weighted += [(self.merge, 1)]
+        if self.kind == "everything":
+            weighted += [(self.settle, 4)]
         actions, weights = zip(*weighted, strict=True)
         return self.rng.choices(actions, weights)[0]
 
@@ -176,10 +193,15 @@ class Day:
         if self.rng.random() < 0.5:
             yield Pause(self.rng.expovariate(1 / self.pace) / 1000)
         held = hold.consumed()
-        ending = self.rng.choice(["keep", "keep", "rollback", "release", "adjust", "consume"])
+        endings = ["keep", "keep", "rollback", "release", "adjust", "consume"]
+        if self.kind in ("tickets", "everything"):
+            endings += ["ticket"] * (6 if self.kind == "tickets" else 2)
+        ending = self.rng.choice(endings)
         client.operation = ending
         client.since = self.world.now
-        if ending == "rollback":
+        if ending == "ticket":
+            self.tickets.issue(hold)
+        elif ending == "rollback":
             yield from hold.rollback()
         elif ending == "release" and held:
             part = {name: self.rng.randint(1, amount) for name, amount in held.items() if amount}
@@ -225,6 +247,9 @@ class Day:
     def merge(self, client: Client):
         ref = BucketRef(NS, EntityId(self.rng.choice(self.ids)), Resource(RESOURCE))
         yield from shards.merge(client.core, ref)
+
+    def settle(self, client: Client):
+        yield from self.tickets.settle(client)
 
     def reset(self, client: Client):
         yield from operate.reset(client.core, self.rng.choice(self.ids), RESOURCE)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from headgate import acquire, lease, several, shards, views, writes
+from headgate import acquire, lease, settle, several, shards, views, writes
 from headgate.bucket import Shard, share
 from headgate.schema import Bucket
 from tests.simulation.scenario import run
@@ -141,6 +141,42 @@ def shards_reject_by_themselves(patch):
     patch.setattr(acquire.Draw, "_gather", gather)
 
 
+def marks_are_made_whatever_was_marked(patch):
+    original = settle._Settlement._mark
+
+    def mark(self, step, note):
+        action = original(self, step, note)
+        del action["Update"]["ConditionExpression"]
+        return action
+
+    patch.setattr(settle._Settlement, "_mark", mark)
+
+
+def marks_expire_before_their_tickets(patch):
+    patch.setattr(settle, "KEPT", -10 * 604_800)
+
+
+def successors_are_made_by_whoever_asks(patch):
+    original = settle._Settlement._successor
+
+    def successor(self, drawn):
+        made = original(self, drawn)
+        return replace(made, id=f"{self.core.rng.getrandbits(96):024x}")
+
+    patch.setattr(settle._Settlement, "_successor", successor)
+
+
+def mixed_changes_forget_what_goes_back(patch):
+    """As one transaction for both would have to, where both are of one item."""
+    original = settle._Settlement._credits
+
+    def credits_(self, seen):
+        plan = yield from original(self, seen)
+        return settle.Plan(note=plan.note) if self.up else plan
+
+    patch.setattr(settle._Settlement, "_credits", credits_)
+
+
 FLAWS = {
     oversized_requests_pass: "plain",
     one_limit_keeps_the_memory_of_another: "plain",
@@ -156,6 +192,10 @@ FLAWS = {
     rollbacks_are_forgotten: "plain",
     the_cap_is_not_applied: "plain",
     shards_reject_by_themselves: "sharded",
+    marks_are_made_whatever_was_marked: "tickets",
+    marks_expire_before_their_tickets: "tickets",
+    successors_are_made_by_whoever_asks: "tickets",
+    mixed_changes_forget_what_goes_back: "tickets",
 }
 
 

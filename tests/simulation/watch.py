@@ -3,7 +3,8 @@
 P1  a reference bucket per entity, resource and limit, as large as the promise allows, takes
     every debit at the moment it is applied, whatever shard it hits: it may never be overdrawn.
 P2  what the table says a client drew is what the client believes it holds, plus exactly what
-    it cannot know of: answers that were lost, requests that were repeated.
+    it cannot know of: answers that were lost, requests that were repeated. What it says of a
+    ticket is what whoever settled that was told, whoever else tried to, and however often.
 P3  at a rejection, the tokens of all shards together did not suffice at some moment of it.
 P4  what an acquire drew from a parent is what its children drew.
 P6  an acquire never takes more writes than the design allows.
@@ -78,6 +79,25 @@ def by_hand(actor):
     return any(sk.startswith("#ONCE#") for sk in puts)
 
 
+def ticket_of(actor):
+    """The id of the ticket that a change is the settlement of; None if it is something else."""
+    actions = actor[2].params.get("TransactItems", ()) if actor else ()
+    for action in actions:
+        key = action.get("Update", {}).get("Key")
+        if key and key["SK"]["S"] == "#ONCE":
+            return key["PK"]["S"].rpartition("#")[2]
+    return None
+
+
+def holdings(ticket):
+    """What a ticket holds, by bucket and limit."""
+    total = defaultdict(int)
+    for grant in ticket.grants:
+        for name, amount in grant.amounts.items():
+            total[grant.ref, name] += amount
+    return total
+
+
 class Watcher:
     """Sees every change. `e` grows with the worst latency and clock error seen so far."""
 
@@ -92,6 +112,9 @@ class Watcher:
         self.removed = set()
         self.by_token = {}
         self.admitted = defaultdict(int)
+        self.moves = defaultdict(lambda: defaultdict(int))  # ticket id -> what it moved
+        self.successors = {}  # ticket id -> that ticket and the one it gave
+        self.void = {}  # (ticket id, key) -> what went back to nothing
         world.watchers.append(self)
 
     # ------------------------------------------------------------ changes
@@ -180,8 +203,13 @@ class Watcher:
     def _draw(self, ref, name, amount, now, actor):
         client, operation, call, answered = actor
         key = ref, name
-        client.drawn[key] = client.drawn.get(key, 0) + amount
-        if not answered and amount > 0:
+        ticket = ticket_of(actor)
+        if ticket is not None:
+            # No client's: it belongs to the ticket, whoever sends it.
+            self.moves[ticket][key] += amount
+        else:
+            client.drawn[key] = client.drawn.get(key, 0) + amount
+        if not answered and amount > 0 and ticket is None:
             client.unsure[key] = client.unsure.get(key, 0) + amount
             token = call.params.get("ClientRequestToken")
             self.by_token.setdefault(token, []).append((key, amount))
@@ -221,6 +249,31 @@ class Watcher:
             if name != "wcu":
                 key = ref, name
                 client.unsure[key] = client.unsure.get(key, 0) - int(values[value]["N"])
+
+    # ------------------------------------------------------------ tickets
+
+    def settled(self, ticket, successor):
+        """Somebody was told what became of a ticket: the same as everybody else."""
+        told = self.successors.setdefault(ticket.id, (ticket, successor))
+        if told != (ticket, successor):
+            raise Broken(f"P2: of {ticket.id} one was told {told[1]}, another {successor}")
+        self.check_ticket(ticket.id)
+
+    def check_ticket(self, ticket_id):
+        """P2: what the table did for a ticket is what its settlers were told, once."""
+        before, after = (holdings(ticket) for ticket in self.successors[ticket_id])
+        moves = self.moves.get(ticket_id, {})
+        for key in sorted({*moves, *before, *after}):
+            ref, name = key
+            moved, told = moves.get(key, 0), after[key] - before[key]
+            if moved > told and (ref in self.expired or key in self.removed):
+                # To a bucket that had expired, or to a limit that is gone, nothing goes back.
+                told += self.void.setdefault((ticket_id, key), moved - told)
+            if moved != told:
+                raise Broken(
+                    f"P2: the ticket {ticket_id} moved {moved} of {ref.entity_id}/{name} by the "
+                    f"table, and its settlers were told {told}"
+                )
 
     # ------------------------------------------------------------ balances
 
