@@ -20,7 +20,7 @@ from aws_cdk import aws_apigatewayv2_authorizers as http_authorizers
 from constructs import Construct
 
 from headgate import schema
-from headgate.costs import checked_consume
+from headgate.costs import Consume, checked_consume
 from headgate.errors import ValidationError
 from headgate.several import MAX_BUCKETS
 from headgate_cdk import checks
@@ -164,8 +164,9 @@ class AuthorizerScope:
     """Whose."""
     resource: str
     """Of which resource."""
-    cost: Mapping[str, int] | str
-    """Amounts by limit, or the name of an operation that the resource has costs for."""
+    cost: Consume
+    """Amounts by limit, a number (of every limit), or the name of an operation that the resource
+    has costs for."""
     name: str | None = None
     """What callers are told blocked them. Default: the resource."""
 
@@ -181,7 +182,7 @@ class AuthorizerScope:
 
     def settings(self) -> dict[str, Any]:
         """For the function."""
-        cost = self.cost if isinstance(self.cost, str) else dict(self.cost)
+        cost = self.cost if isinstance(self.cost, str | int) else dict(self.cost)
         scope = {"key": dict(self.key.settings), "resource": self.resource, "cost": cost}
         return scope if self.name is None else {**scope, "name": self.name}
 
@@ -209,7 +210,7 @@ class RateLimitAuthorizer(Construct):
         limiter: RateLimiterBase,
         key: Caller,
         resource: str,
-        cost: Mapping[str, int] | str,
+        cost: Consume,
         name: str | None = None,
         also: Sequence[AuthorizerScope] = (),
         token: TokenOptions | None = None,
@@ -226,7 +227,8 @@ class RateLimitAuthorizer(Construct):
             limiter: Whose limits hold.
             key: Whose bucket a request draws from.
             resource: Of which resource.
-            cost: Amounts by limit, or the name of an operation that the resource has costs for.
+            cost: Amounts by limit, a number (of every limit), or the name of an operation that the
+                resource has costs for.
             name: What callers are told blocked them. Default: the resource.
             also: More buckets, all or nothing: by address beside by key, everyone together.
             token: Whose tokens count, for `Caller.claim(...)`.

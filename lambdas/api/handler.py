@@ -71,7 +71,8 @@ def release() -> Response[str]:
     return _answered("Release", lambda: service().release)
 
 
-@app.get("/v1/ratelimit/status/.+")
+# Any text, lines included: what is wrong with it is for the limiter to say.
+@app.get(r"/v1/ratelimit/status/[\s\S]+")
 def status() -> Response[str]:
     given = app.current_event.path_parameters or {}
     scope = (app.current_event.query_string_parameters or {}).get("scope")

@@ -67,7 +67,7 @@ class Tokens:
             raise NotVerified("not a token")
         try:
             header = _object(decoded(parts[0]))
-            signature = decoded(parts[2])
+            payload, signature = decoded(parts[1]), decoded(parts[2])
         except (ValueError, RecursionError):
             raise NotVerified("not a token") from None
         # An extension that must be understood is not; an algorithm that we do not pin could make
@@ -81,7 +81,7 @@ class Tokens:
         if not key.verifies(f"{parts[0]}.{parts[1]}".encode("ascii"), signature):
             raise NotVerified("the signature is wrong")
         try:
-            return _object(decoded(parts[1]))
+            return _object(payload)
         except (ValueError, RecursionError):
             raise NotVerified("not a token") from None
 

@@ -171,6 +171,12 @@ def test_a_status_shows_and_takes_nothing(api):
     assert api.available("u1") == {"calls": 1}
 
 
+def test_a_status_of_what_cannot_be_an_id_is_400(api):
+    answer = api.status("a\nb", "api")
+    assert answer.status == 400
+    assert "entity_id must be" in answer.json["message"]
+
+
 def test_a_status_of_a_scope(api):
     api.limiter.set_limits([Limit.per_day("calls", 4)], resource="api@user")
     api.limiter.set_limits([Limit.per_day("calls", 9)], resource="api@global")

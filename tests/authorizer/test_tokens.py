@@ -145,6 +145,8 @@ def test_what_is_no_token_is_refused_whatever_it_is(tokens, key):
         f"{head}.{body}.{signature}==",
         f"{head}.{body}.{signature[:-4]}+/+/",
         f"{head}.{body}.{signature}\u00e9",
+        f"{head}.{body}\u00e9.{signature}",
+        f"{head}.{body}\udcff.{signature}",
         f"{head}\n.{body}.{signature}",
         f"{deep}.{body}.{signature}",
         f"{b64(b'[1]')}.{body}.{signature}",

@@ -385,3 +385,8 @@ def test_the_guides_backend_is_the_examples():
     shown = re.search(r"HEADERS = \{.*?\n\}\n", block.code, re.DOTALL)[0]
     assert shown in example
     assert set(re.findall(r': "(\w+)"', shown)) <= set(NAMES.values())
+
+
+def test_a_number_is_a_cost_of_every_limit(stack, template_of):
+    gate_of(stack, cost=2)
+    assert Settings.parse(settings_of(stack, template_of)).policy.cost == 2
