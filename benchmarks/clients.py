@@ -23,7 +23,7 @@ def table(lab: Lab) -> list[dict[str, Any]]:
     rows = []
     loads = [60, 150] if lab.quick else list(LOADS)
     for clients in CLIENTS[:2] if lab.quick else CLIENTS:
-        options = {"clients": clients, "loads": loads, "seconds": 2.5 if lab.quick else 5.0}
+        options = {"clients": clients, "loads": loads, "seconds": 2.5 if lab.quick else 4.0}
         for who in PYTHON:
             timed = lab.work(who, "crowd", **options)
             counted, recorder, meter = lab.recorded(who, "crowd", **options)

@@ -155,7 +155,7 @@ def table(lab: Lab) -> list[dict[str, Any]]:
     try:
         for size in SIZES[:3] if lab.quick else SIZES:
             scale.grow(size)
-            rows.append(scale.row(80 if lab.quick else 400))
+            rows.append(scale.row(80 if lab.quick else 300))
     finally:
         scale.post.close()
     return rows
