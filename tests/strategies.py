@@ -10,11 +10,13 @@ import string
 
 from hypothesis import strategies as st
 
+from headgate.acquire import Grant
 from headgate.bucket import BASELINE, MAX_SHARDS, Balance, Rate, Shard
 from headgate.clock import Clock
 from headgate.limit import MAX_LIMITS, MAX_PERIOD, MAX_TOKENS, RESERVED_NAMES, Limit, LimitSet
 from headgate.records import ConfigRecord, Entity
 from headgate.schema import Bucket, BucketRef
+from headgate.ticket import Claim, Ticket
 
 CENTURY = 100 * 366 * 86_400_000
 
@@ -110,6 +112,32 @@ def buckets(draw, limit_sets=small_limit_sets, shards=shards, now=None):
         draw(st.integers(0, 10**15)),
         draw(st.booleans()),
         draw(st.none() | entity_ids),
+    )
+
+
+@st.composite
+def tickets(draw):
+    """Tickets of a few buckets, some with parents, that hold something of some of their shards."""
+    ns = draw(namespace_ids)
+    pairs = draw(st.lists(st.tuples(entity_ids, resources), min_size=1, max_size=4, unique=True))
+    ancestors = st.lists(entity_ids, max_size=3, unique=True)
+    parts = tuple(
+        Claim(
+            BucketRef(ns, who, what),
+            tuple(BucketRef(ns, parent, what) for parent in draw(ancestors) if parent != who),
+        )
+        for who, what in pairs
+    )
+    refs = [ref for part in parts for ref in (part.ref, *part.parents)]
+    items = st.tuples(st.sampled_from(refs), st.integers(0, MAX_SHARDS - 1))
+    held = st.dictionaries(names, amounts, min_size=1, max_size=3)
+    grants = draw(st.dictionaries(items, held, max_size=6))
+    return Ticket(
+        draw(st.text("0123456789abcdef", min_size=24, max_size=24)),
+        ns,
+        draw(st.integers(1, 10**11)),
+        parts,
+        tuple(Grant(ref, shard, some) for (ref, shard), some in grants.items()),
     )
 
 
