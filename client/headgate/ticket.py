@@ -62,20 +62,20 @@ class Ticket:
             raise ValidationError(
                 f"a ticket has from 1 to {MAX_BUCKETS} parts: {len(self.parts)} given"
             )
-        if len({part.ref for part in self.parts}) < len(self.parts):
-            raise ValidationError(f"a ticket has each part once: {self.parts!r:.200}")
         for part in self.parts:
             _check_claim(self.namespace_id, part)
+        if len({part.ref for part in self.parts}) < len(self.parts):
+            raise ValidationError(f"a ticket has each part once: {self.parts!r:.200}")
         if len(self.grants) > MAX_GRANTS:
             raise ValidationError(
                 f"a ticket holds tokens of at most {MAX_GRANTS} items, each a bucket or a shard of "
                 f"one, and these are {len(self.grants)}"
             )
-        if len({(grant.ref, grant.shard) for grant in self.grants}) < len(self.grants):
-            raise ValidationError(f"a ticket has one grant for each item: {self.grants!r:.200}")
         known = set(self.refs)
         for grant in self.grants:
             _check_grant(known, grant)
+        if len({(grant.ref, grant.shard) for grant in self.grants}) < len(self.grants):
+            raise ValidationError(f"a ticket has one grant for each item: {self.grants!r:.200}")
 
     @property
     def refs(self) -> tuple[BucketRef, ...]:
