@@ -7,9 +7,8 @@ aiobotocore or the simulator; it does I/O and decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 Item: TypeAlias = dict[str, dict[str, Any]]
@@ -92,6 +91,12 @@ T = TypeVar("T")
 Flow: TypeAlias = Generator[Effect, Sequence[Outcome], T]
 
 
+def _joined(effects: Sequence[Effect]) -> Effect:
+    """All that is to be sent; if nothing is, the longest pause."""
+    calls = tuple(call for e in effects if not isinstance(e, Pause) for call in e)
+    return calls or Pause(max(e.seconds for e in effects if isinstance(e, Pause)))
+
+
 def together(flows: Sequence[Flow[T]]) -> Flow[list[T | Exception]]:
     """Runs flows side by side, their requests joined into one batch per step.
 
@@ -102,12 +107,15 @@ def together(flows: Sequence[Flow[T]]) -> Flow[list[T | Exception]]:
     """
     results: list[T | Exception] = [RuntimeError("not run")] * len(flows)
     waiting: dict[int, Effect] = {}
-
     interrupt: BaseException | None = None
 
-    def step(position: int, advance: Callable[[], Effect]) -> None:
+    def step(position: int, outcomes: Sequence[Outcome] | None) -> None:
+        flow = flows[position]
         try:
-            waiting[position] = advance()
+            if outcomes is not None:
+                waiting[position] = flow.send(outcomes)
+            else:
+                waiting[position] = next(flow) if interrupt is None else flow.throw(interrupt)
         except StopIteration as stop:
             results[position] = stop.value
         except Exception as error:  # noqa: BLE001 - handed to the caller as a result
@@ -116,27 +124,23 @@ def together(flows: Sequence[Flow[T]]) -> Flow[list[T | Exception]]:
             if error is not interrupt:
                 raise
 
-    for position, flow in enumerate(flows):
-        step(position, partial(next, flow))
+    for position in range(len(flows)):
+        step(position, None)
     while waiting:
         effects, start = list(waiting.items()), 0
         waiting.clear()
-        calls = tuple(call for _, e in effects if not isinstance(e, Pause) for call in e)
         try:
-            if calls:
-                outcomes = yield calls
-            else:
-                outcomes = yield Pause(max(e.seconds for _, e in effects if isinstance(e, Pause)))
+            outcomes = yield _joined([effect for _, effect in effects])
         except GeneratorExit:
             raise  # nobody is left to send anything
         except BaseException as error:  # noqa: BLE001 - raised below, when all have heard of it
             interrupt = error
             for position, _ in effects:
-                step(position, partial(flows[position].throw, error))
+                step(position, None)
             continue
         for position, effect in effects:
             count = 0 if isinstance(effect, Pause) else len(effect)
-            step(position, partial(flows[position].send, outcomes[start : start + count]))
+            step(position, outcomes[start : start + count])
             start += count
     if interrupt is not None:
         raise interrupt

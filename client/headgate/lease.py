@@ -79,6 +79,9 @@ class Hold:
                 self.grants.extend(one.grants)
                 self.buckets[ref] = one.buckets
         for part in self.parts:
+            bucket = self._last(part.ref)
+            if bucket is None or not bucket.cascade:
+                continue
             for ref in ancestors(part.ref, self._last):
                 known = self.parents.setdefault(part.ref, [])
                 # An entity may have moved since: what its old parent gave is still held.
