@@ -7,7 +7,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from botocore.config import Config
 
-from headgate import Limit, RateLimitExceeded, SyncRateLimiter, schema
+from headgate import Limit, RateLimitExceeded, Request, SyncRateLimiter, schema
 from headgate_cdk import InvalidOption, Namespace, RateLimiter
 from tests.infra.iam import Asked, allowed, as_list, requests
 
@@ -148,6 +148,23 @@ def test_the_grant_to_acquire_suffices_for_all_that_a_caller_does(granted, recor
             pass
 
     for operation, params in seen_in(made, call):
+        for asked in requests(operation, params, arn):
+            assert allowed(statements["Mineacquire"], asked), asked
+
+
+def test_the_grant_to_acquire_suffices_to_settle_later(granted, recorded):
+    statements, arn = granted
+    limiter, made = recorded
+    limiter.set_limits([Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 90)], resource="later")
+
+    def call():
+        (lease,) = limiter.acquire_each([[Request("user-1", "later", {"rpm": 4, "tpm": 50})]])
+        corrected = limiter.adjust(lease.ticket(), {"rpm": 1, "tpm": -20})
+        limiter.release(corrected.ticket)
+
+    seen = seen_in(made, call)
+    assert "TransactWriteItems" in {operation for operation, _ in seen}
+    for operation, params in seen:
         for asked in requests(operation, params, arn):
             assert allowed(statements["Mineacquire"], asked), asked
 
