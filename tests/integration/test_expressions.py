@@ -296,6 +296,9 @@ def live(limiter, time):
         lease.adjust(tpm=5)
         lease.adjust(tpm=500)
         lease.release(rpm=1)
+    with limiter.acquire("alice", "later", {"rpm": 2, "tpm": 10}) as lease:
+        ticket = lease.ticket()
+    limiter.release(limiter.adjust(ticket, {"rpm": 1, "tpm": -5}).ticket)
     time.advance(3600)
     for _ in range(3):
         with limiter.acquire("bob", "gpt-4", {"rpm": 20}):
