@@ -29,7 +29,7 @@ def cpu_and_start(lab: Lab) -> dict[str, Any]:
     """In short turns, one contender after the other, and the median of them: what else the machine
     does falls on both.
     """
-    turns, times = (3, 300) if lab.quick else (9, 1_000)
+    turns, times = 3 if lab.quick else 9, 1_000
     # As an installation does, which the peer's is.
     compileall.compile_dir(ROOT / "client/headgate", quiet=2)
     found: dict[str, dict[str, list[dict[str, Any]]]] = {
