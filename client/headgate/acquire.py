@@ -99,6 +99,8 @@ class Draw:
         # Limits that are known to be in force, as against guessed or read from the bucket.
         self.wanted = limits
         self.tried: set[int] = set()
+        self.at = Milliseconds(0)  # the time that the last write went by
+        self.raced = False
         self.beside: tuple[Call, list[Place]] | None = None
 
     def run(self) -> Flow[Drawn]:
@@ -233,6 +235,7 @@ class Draw:
 
     def _write(self, bucket: Bucket, *, fresh: bool) -> Flow[Outcome]:
         core, now = self.core, self.core.now()
+        self.at = now
         view = core.views.get(self.ref, bucket.shard.i)
         request = writes.debit(
             core.table,
@@ -309,10 +312,8 @@ class Draw:
         hot = bucket.wcu_tk + earned(WCU, WHOLE, now) < WCU_COST - WCU_GRACE
         if hot and not self.force:
             return (yield from self._hot(bucket, of_key=True))
-        if not hot and all(
-            not a or a <= b for a, b in zip(amounts, bucket.available(now), strict=True)
-        ):
-            return bucket
+        if not hot and _covers(bucket, amounts, now):
+            return bucket if _covers(bucket, amounts, self.at) else (yield from self._raced(bucket))
         if bucket.shard.n == 1:
             if self.force:
                 return bucket
@@ -323,6 +324,17 @@ class Draw:
             if other is not None:
                 return (yield from self._settled(other))
         return (yield from self._large(bucket))
+
+    def _raced(self, bucket: Bucket) -> Flow[Bucket]:
+        """Short when this was sent and no longer: others are after the same tokens. Once more."""
+        if self.force:
+            return bucket
+        if self.raced:
+            raise contended(self.ref)
+        self.raced = True
+        self.tried.add(bucket.shard.i)
+        other = shards.another(self.core, self.ref, self.tried)
+        return bucket if other is None else (yield from self._settled(other))
 
     def _large(self, bucket: Bucket) -> Flow[Drawn]:
         """More than this shard has: from all of them together."""
@@ -434,6 +446,10 @@ def unmade(core: Core, ref: BucketRef, explicit: LimitSet | None = None) -> Flow
         cascade=entity is not None and entity.cascade,
         parent_id=EntityId(entity.parent_id) if entity and entity.parent_id else None,
     )
+
+
+def _covers(bucket: Bucket, amounts: Sequence[Millitokens], now: Milliseconds) -> bool:
+    return all(not a or a <= b for a, b in zip(amounts, bucket.available(now), strict=True))
 
 
 def give_back(core: Core, grant: Grant, amounts: Amounts) -> Flow[bool]:

@@ -56,6 +56,8 @@ class View:
             self._pace(bucket, drew, elapsed)
             rate = max(0, bucket.wcu_tc - self.bucket.wcu_tc) / elapsed
             self.writes += min(1.0, elapsed / FRESH) * (rate - self.writes)
+        # A shard that was split has half of the writes to come, and one that was merged twice.
+        self.writes *= self.bucket.shard.n / bucket.shard.n
         self.bucket = bucket
         self.seen = max(self.seen, now)
 

@@ -115,3 +115,16 @@ def test_a_bucket_within_its_rate_admits_all_and_a_busier_one_stays_within_its_b
     assert busy["steady"]["rejected"]
     assert busy["excess"] <= busy["allowance"]
     assert busy["steady"]["false"] == 0
+
+
+def test_a_bucket_is_split_as_often_as_its_rate_needs():
+    assert rates.run(1_000, 95, ramp=3.0, seconds=1.0)["shards"] == 2
+
+
+def test_many_who_are_after_each_token_do_not_ask_over_and_over():
+    busy = rates.run(100, 150, ramp=3.0, seconds=10.0)
+    assert busy["steady"]["rejected"]
+    assert busy["steady"]["requests"] < 1.7 * busy["steady"]["acquires"]
+    assert busy["steady"]["false"] == 0
+    # What there was has been given out all the same.
+    assert busy["admitted"] > 0.98 * busy["bound"]

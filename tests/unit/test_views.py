@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headgate import Limit
-from headgate.bucket import BASELINE
+from headgate.bucket import BASELINE, Shard
 from headgate.limit import LimitSet
 from headgate.schema import Bucket, BucketRef
 from headgate.views import Refusal, View, Views
@@ -79,6 +79,14 @@ def test_other_limits_start_another_history():
 def test_the_write_rate_of_all_clients_shows_in_wcu():
     view = View(full(), NOW)
     view.update(replace(full(), wcu_tc=900_000), None, NOW + 1_000)
+    assert view.writes == 900.0
+
+
+def test_a_shard_that_was_split_has_half_of_the_writes_to_come_and_one_that_was_merged_twice():
+    view = View(full(), NOW, writes=900.0)
+    view.update(replace(full(), shard=Shard(0, 2)), None, NOW)
+    assert view.writes == 450.0
+    view.update(full(), None, NOW)
     assert view.writes == 900.0
 
 
