@@ -225,6 +225,25 @@ def test_nobody_there_and_nobody_answering_are_outages(kind):
     assert "imeout" in outcome.reason
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_connection_that_has_answered_is_waited_for_no_longer_than_a_new_one(kind):
+    asked_for, over = [], threading.Event()
+
+    def answer(_operation, _body):
+        asked_for.append(1)
+        if len(asked_for) > 3:
+            over.wait(30)
+        return 200, {"Item": {}}
+
+    with serving(answer) as server:
+        driver = kind(lambda: connect(server.url, read_timeout=1), "table", Clock())
+        outcomes = [send(driver, GET)[0] for _ in range(4)]
+        over.set()
+        driver.close()
+    assert outcomes[:3] == [Answer({"Item": {}})] * 3
+    assert isinstance(outcomes[3], Unreachable)
+
+
 class Handler(BaseHTTPRequestHandler):
     """Answers with what it was sent; how, the server says."""
 
