@@ -191,8 +191,12 @@ class Crowd:
 
 def run(rate: int, load: int, ramp: float, seconds: float) -> dict[str, Any]:
     """One row of the table."""
-    logging.disable(logging.CRITICAL)
-    done = Crowd(rate, load, ramp, seconds, seed=1).go()
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)  # thousands of splits, each worth a line elsewhere
+    try:
+        done = Crowd(rate, load, ramp, seconds, seed=1).go()
+    finally:
+        logging.disable(before)
     judged = bound.verdict(done.draws, rate, rate, done.longest)
     assert judged is not None, "somebody was admitted"  # noqa: S101
     return {
