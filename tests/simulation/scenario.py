@@ -166,7 +166,11 @@ class Day:
         }
 
     def acquire(self, client: Client):
-        request = Request(self.rng.choice(self.ids), RESOURCE, self._consume())
+        amounts = self._consume()
+        # Now and then a number: so much of every limit, whatever these are by then.
+        every = self.rng.choice(list(amounts.values()))
+        consume = every if self.rng.random() < 0.1 else amounts
+        request = Request(self.rng.choice(self.ids), RESOURCE, consume)
         yield from self._hold(client, (request,))
 
     def acquire_several(self, client: Client):
@@ -210,7 +214,7 @@ class Day:
             by = {name: self.rng.randint(-amount, 3 * amount + 5) for name, amount in held.items()}
             yield from hold.adjust(**by)
         elif ending == "consume":
-            name = self.rng.choice(list(requests[0].consume))
+            name = self.rng.choice(sorted(held) or [self.current[0].name])
             client.wanted = requests
             yield from hold.consume(**{name: self.rng.randint(1, 5)})
 
