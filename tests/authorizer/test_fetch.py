@@ -7,7 +7,8 @@ import pytest
 from authorizer import jwks
 from authorizer.jwks import KeySet, KeysUnavailable, fetch
 from tests.authorizer import issuer
-from tests.authorizer.tls import LOOPBACK, make_certificate, serve_tls
+from tests.authorizer.tls import LOOPBACK, serve_tls
+from tests.certificates import make_certificate
 
 
 @pytest.fixture(scope="module")

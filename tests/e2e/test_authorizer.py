@@ -18,7 +18,8 @@ import pytest
 import deploy
 from headgate import SyncRateLimiter
 from tests.authorizer import events, issuer
-from tests.authorizer.tls import make_certificate, serve_tls
+from tests.authorizer.tls import serve_tls
+from tests.certificates import make_certificate
 from tests.servers import Do, serving
 
 APP = deploy.ROOT / "examples/authorizer_stack.py"
