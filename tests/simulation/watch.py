@@ -188,7 +188,8 @@ class Watcher:
             if name in bucket.limits.positions
         ]
         widest = max(rates, key=lambda rate: (rate.cp, rate.ra / rate.rp))
-        widest = widest._replace(ra=max(r.ra * widest.rp // r.rp for r in rates))
+        fastest = max(rates, key=lambda rate: rate.ra / rate.rp)
+        widest = widest._replace(ra=fastest.ra, rp=fastest.rp)
         reference = self.references.get((ref, name))
         if reference is None or (recreated and (added or reference.rate != widest)):
             self.references[ref, name] = Reference(widest, self.error(), now)
