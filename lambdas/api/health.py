@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.answers import Answer
-from headgate import BreakerState, HeadgateError, SyncRateLimiter, ValidationError
+from headgate import BreakerState, HeadgateError, SyncRateLimiter, TableError, ValidationError
 
 
 def health(limiter: SyncRateLimiter) -> Answer:
@@ -18,6 +18,9 @@ def health(limiter: SyncRateLimiter) -> Answer:
         limiter.available("health", "health")
     except ValidationError:
         pass  # it answered: that there are no such limits
+    except TableError as error:
+        # It may name roles and accounts, and health may be open to all.
+        reason = type(error).__name__
     except HeadgateError as error:
         reason = str(error)
     state = limiter.breaker

@@ -1,7 +1,7 @@
 """The table goes away and comes back: what the policy says, and what health tells."""
 
 from headgate import AccessDenied, Limit
-from headgate.effects import Throttled
+from headgate.effects import Refused, Throttled
 
 
 def opened(api):
@@ -110,17 +110,16 @@ def test_a_lease_is_settled_when_the_table_is_back(make_api):
     assert api.available("u1") == {"calls": 3}
 
 
-def test_a_table_that_refuses_is_503_without_details(make_api, monkeypatch):
-    api = make_api()
-
-    def refuse(*_args, **_options):
-        raise AccessDenied("arn:aws:iam::111122223333:role/secret-role may not")
-
-    monkeypatch.setattr(api.limiter, "acquire_each", refuse)
+def test_a_table_that_refuses_is_503_without_details(api):
+    denied = AccessDenied("arn:aws:iam::111122223333:role/secret-role may not")
+    api.adapter.wire = lambda call, send: Refused(denied)
     answer = api.check()
     assert answer.status == 503
     assert answer.json["error"] == "misconfigured"
+    assert "AccessDenied" in answer.json["message"]
     assert "secret-role" not in answer.json["message"]
+    health = api.health()
+    assert (health.status, health.json["reason"]) == (503, "AccessDenied")
 
 
 def test_contention_is_429_and_says_when(api):
